@@ -1,0 +1,40 @@
+# Each target makes its own environment in .venv from a bare Python >= 3.11.
+#
+#   make demo    the main job, on the bundled model
+#   make test    format, lint, types, rooms and the everyday tests: what CI runs
+#   make check   make test, and the slow proofs too
+#   make clean   remove the environment, caches and builds
+
+PYTHON ?= python3
+READY := .venv/.ready
+
+.PHONY: demo test check clean
+
+demo: $(READY)
+	@.venv/bin/python examples/demo.py
+
+test: $(READY)
+	@scripts/check
+
+check: $(READY)
+	@scripts/check --slow
+
+clean:
+	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find elmokit tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The constraints are given by the environment, so that they also hold for the tools that build the package.
+$(READY): export PIP_CONSTRAINT := constraints.txt
+$(READY): export PIP_BUILD_CONSTRAINT := constraints.txt
+$(READY): export PIP_DISABLE_PIP_VERSION_CHECK := 1
+$(READY): pyproject.toml constraints.txt
+	@command -v "$(PYTHON)" >/dev/null || \
+		{ echo "No '$(PYTHON)' found; install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "'$(PYTHON)' is $$("$(PYTHON)" --version 2>&1); elmokit needs 3.11 or newer, name one: make PYTHON=python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "'$(PYTHON)' has no venv; install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@.venv/bin/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv
+	@echo "Installing elmokit and its tools into .venv (minutes the first time, seconds later)"
+	@.venv/bin/python -m pip install -qq --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,74 @@
+"""ELMo on PyTorch: contextual word vectors from every layer of a character biLM (Peters et al. 2018).
+
+A name is imported when it is first used. So ``import elmokit`` is quick, and
+``elmokit --help`` answers without loading torch.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
+    from elmokit.embed.elmo import Elmo, ElmoOutput
+    from elmokit.embed.embedder import Embedder
+    from elmokit.errors import (
+        ConfigError,
+        ElmokitError,
+        InputError,
+        MissingExtraError,
+        OutputError,
+        WeightsError,
+    )
+    from elmokit.model.bilm import BiLM
+    from elmokit.model.scalar_mix import ScalarMix
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BiLM",
+    "BiLMConfig",
+    "CharEncoderConfig",
+    "ConfigError",
+    "Elmo",
+    "ElmoOutput",
+    "ElmokitError",
+    "Embedder",
+    "InputError",
+    "LSTMConfig",
+    "MissingExtraError",
+    "OutputError",
+    "ScalarMix",
+    "WeightsError",
+    "__version__",
+]
+
+_HOMES = {
+    "BiLM": "elmokit.model.bilm",
+    "BiLMConfig": "elmokit.config",
+    "CharEncoderConfig": "elmokit.config",
+    "ConfigError": "elmokit.errors",
+    "Elmo": "elmokit.embed.elmo",
+    "ElmoOutput": "elmokit.embed.elmo",
+    "ElmokitError": "elmokit.errors",
+    "Embedder": "elmokit.embed.embedder",
+    "InputError": "elmokit.errors",
+    "LSTMConfig": "elmokit.config",
+    "MissingExtraError": "elmokit.errors",
+    "OutputError": "elmokit.errors",
+    "ScalarMix": "elmokit.model.scalar_mix",
+    "WeightsError": "elmokit.errors",
+}
+
+# Hidden from the type checker, which would otherwise take every misspelt name for an export.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'elmokit' has no attribute {name!r}")
+        from importlib import import_module
+
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,128 @@
+"""Write a file or a folder whole or not at all.
+
+Everything is written under a temporary name beside the target, flushed to the disk, and renamed. Whoever looks
+sees the old content or the new one, never a part of either.
+"""
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from elmokit.errors import OutputError
+
+ADVICE = {
+    errno.ENOSPC: "free some space, or write elsewhere",
+    errno.EDQUOT: "free some of your quota, or write elsewhere",
+    errno.EFBIG: "the file system or a limit (ulimit -f) allows no file so large; write elsewhere",
+    errno.EROFS: "the file system is read-only; write elsewhere",
+    errno.EACCES: "make the directory writable, or write elsewhere",
+    errno.EPERM: "make the directory writable, or write elsewhere",
+    errno.ENOENT: "create the directory first",
+    errno.ENOTDIR: "a part of the path is a file; write elsewhere",
+}
+# A caller's block may also read other files, and a failure there is none of the target's. These are, for sure.
+DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+
+@contextmanager
+def atomic_file(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; what is written there becomes ``path`` if the block succeeds."""
+    target = _resolve(path)
+    # Renaming onto a device or a pipe would replace it.
+    if target.exists() and not target.is_file():
+        raise OutputError(f"{path}: is a {'directory' if target.is_dir() else 'device'}; name a file to write to")
+    temporary = _beside(target)
+    with _explained(path):
+        temporary.touch(exist_ok=False)
+    try:
+        with _explained(path, only=DISK_FAILURES):
+            yield temporary
+        with _explained(path):
+            _flush(temporary)
+            os.replace(temporary, target)
+            _flush(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: str | Path, *, replace: bool) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path``; it becomes ``path`` if the block succeeds.
+
+    An existing folder that is not empty is only replaced with ``replace``. It is moved aside for the moment of the
+    exchange and moved back if that fails.
+    """
+    target = _resolve(path)
+    with _explained(path):
+        if target.exists() and not target.is_dir():
+            raise OutputError(f"{path}: is a file; name a folder to write to")
+        if target.is_dir() and any(target.iterdir()) and not replace:
+            raise OutputError(f"{path}: is a folder with files in it; name a new folder, or empty this one")
+        temporary = _beside(target)
+        temporary.mkdir()
+    try:
+        with _explained(path, only=DISK_FAILURES):
+            yield temporary
+        with _explained(path):
+            for file in temporary.iterdir():
+                _flush(file)
+            _flush(temporary)
+            _exchange(temporary, target)
+            _flush(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _resolve(path: str | Path) -> Path:
+    """Follow symbolic links, so that a link stays one and what it names is replaced."""
+    return Path(os.path.realpath(path))
+
+
+def _beside(target: Path) -> Path:
+    # Not `tempfile`: its files are private to the user whatever the umask says, and would stay so.
+    return target.parent / f".elmokit-{secrets.token_hex(8)}.tmp"
+
+
+def _flush(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a directory."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows opens no directory
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _exchange(new: Path, target: Path) -> None:
+    """Put ``new`` in the place of ``target``, which may be absent."""
+    if not target.exists():
+        new.rename(target)
+        return
+    old = _beside(target)
+    target.rename(old)
+    try:
+        new.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _explained(path: str | Path, *, only: Collection[int] | None = None) -> Iterator[None]:
+    """Turn a failure to write into an ``OutputError``; with ``only``, no failure but those error numbers."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        if only is not None and error.errno not in only:
+            raise
+        reason = error.strerror or str(error)
+        advice = ADVICE.get(error.errno or 0, "write elsewhere")
+        raise OutputError(f"{path}: cannot be written: {reason}; {advice}") from error

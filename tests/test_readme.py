@@ -1,0 +1,179 @@
+"""The README runs, from its first block to its last.
+
+Blocks run in order, in one temporary folder. What a block shows is checked too; `...` stands for anything.
+
+    ```python          runs, in one namespace for the whole page. Where `print(...)` lines end in a comment,
+                       the comments are the output:  print(1 + 1)  # 2
+    ```console, bash   runs the lines that start with `$ elmokit `; the lines up to the next `$` are the output,
+                       if there are any. Other commands (`$ pip install …`) are for the reader.
+    <!-- no-run -->    before a block: it is only shown.
+    <!-- file: notes.txt
+    The bank closed.
+    -->                makes a file that later blocks use.
+"""
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+
+PART = re.compile(
+    r"^<!-- file: (?P<file>\S+)\n(?P<content>.*?)^-->"
+    r"|(?P<skip>^ *<!-- no-run -->\s*\n)?^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^(?P=indent)```",
+    re.MULTILINE | re.DOTALL,
+)
+PRINTED = re.compile(r"^print\(.*\)  # (.+)$", re.MULTILINE)
+SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@dataclass(frozen=True)
+class Part:
+    """A block or a file of the page: what it is (a language, or "file"), its text, and its first line's number."""
+
+    kind: str
+    text: str
+    line: int
+    name: str = ""
+
+
+def parts(page: str) -> Iterator[Part]:
+    """Yield what is to be run or made, in the page's order."""
+    for match in PART.finditer(page):
+        if match["file"]:
+            yield Part("file", match["content"], page.count("\n", 0, match.start()) + 1, match["file"])
+        elif not match["skip"]:
+            yield Part(match["language"], textwrap.dedent(match["code"]), page.count("\n", 0, match.start("code")) + 1)
+
+
+def commands(block: str) -> Iterator[tuple[str, str]]:
+    """Yield (command, output shown) for every `$ elmokit` of a console block."""
+    for entry in re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
+        command, _, shown = entry.partition("\n")
+        if command.startswith("elmokit "):
+            yield command, shown
+
+
+def check_shown(shown: str, found: str, *, line: int) -> None:
+    """Fail if a page shows another output than was found."""
+    if shown.strip() and not doctest.OutputChecker().check_output(shown.strip() + "\n", found.strip() + "\n", SHOWN):
+        pytest.fail(f"line {line} shows:\n{shown}\nbut the output is:\n{found}", pytrace=False)
+
+
+def run_python(part: Part, namespace: dict[str, Any]) -> None:
+    output = io.StringIO()
+    padded = "\n" * (part.line - 1) + part.text  # so that a traceback has the page's line numbers
+    with contextlib.redirect_stdout(output):
+        exec(compile(padded, "README.md", "exec"), namespace)
+    check_shown("\n".join(PRINTED.findall(part.text)), output.getvalue(), line=part.line)
+
+
+def run_command(command: str, shown: str, *, line: int) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"PATH": path, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
+    run = subprocess.run(
+        ["bash", "-c", command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    if run.returncode:
+        pytest.fail(f"line {line}: `{command}` ended with {run.returncode}:\n{run.stdout}", pytrace=False)
+    check_shown(shown, run.stdout, line=line)
+
+
+def run_page(page: str) -> int:
+    """Run a page in the current folder; return how many blocks and commands ran."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    num_runs = 0
+    for part in parts(page):
+        if part.kind == "file":
+            Path(part.name).write_text(part.text, encoding="utf-8")
+        elif part.kind == "python":
+            run_python(part, namespace)
+            num_runs += 1
+        elif part.kind in ("console", "bash"):
+            for command, shown in commands(part.text):
+                run_command(command, shown, line=part.line)
+                num_runs += 1
+    return num_runs
+
+
+@pytest.fixture(autouse=True)
+def in_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_readme_runs():
+    assert run_page(README.read_text(encoding="utf-8")) > 0
+
+
+def test_blocks_share_names_and_files():
+    page = """
+<!-- file: a.txt
+one
+two
+-->
+```python
+from pathlib import Path
+text = Path("a.txt").read_text()
+```
+- in a list
+
+  ```python
+  print(text.split())  # ['one', 'two']
+  ```
+"""
+    assert run_page(page) == 2
+
+
+def test_a_block_marked_no_run_is_only_shown():
+    assert run_page("<!-- no-run -->\n```python\nraise SystemExit\n```\n```python\nx = 1\n```\n") == 1
+
+
+def test_a_python_block_that_fails_is_found_at_its_line():
+    with pytest.raises(ZeroDivisionError) as error:
+        run_page("# Title\n\n```python\nx = 1\n1 / 0\n```\n")
+    assert error.traceback[-1].lineno + 1 == 5
+
+
+def test_a_printed_value_that_the_page_shows_otherwise_fails():
+    run_page("```python\nprint(list(range(9)))  # [0, 1, ...]\n```\n")
+    with pytest.raises(pytest.fail.Exception, match="line 2 shows:\n3"):
+        run_page("```python\nprint(1 + 1)  # 3\n```\n")
+
+
+def test_only_elmokit_commands_run():
+    page = """
+```console
+$ exit 9
+$ elmokit --help \\
+    | head -n 3
+...Usage...
+```
+```bash
+$ elmokit --help > help.txt
+```
+"""
+    assert run_page(page) == 2
+    assert "Usage" in Path("help.txt").read_text(encoding="utf-8")
+
+
+def test_a_command_that_fails_or_shows_another_output_fails():
+    with pytest.raises(pytest.fail.Exception, match=r"line 2: `elmokit no-such-verb` ended with 2"):
+        run_page("```console\n$ elmokit no-such-verb\n```\n")
+    with pytest.raises(pytest.fail.Exception, match="line 2 shows:\nnothing"):
+        run_page("```console\n$ elmokit --help\nnothing like this\n```\n")
