@@ -1,0 +1,157 @@
+"""Words as character ids, the only input that a biLM takes.
+
+A word is its UTF-8 bytes between a begin-word and an end-word id, cut and padded to a fixed length. Every id is
+one more than in a model's character table, so that 0 is left for "no word here".
+
+Shapes: W words, B sentences, T tokens in the longest of them, C ids a word (max_chars).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from elmokit.errors import InputError
+
+CharIds = npt.NDArray[np.int64]
+
+MASK_ID = 0
+"""Fills the places where a sentence has no word."""
+FIRST_BYTE_ID = 1
+"""Byte b has the id FIRST_BYTE_ID + b."""
+BEGIN_SENTENCE_ID = 257
+END_SENTENCE_ID = 258
+BEGIN_WORD_ID = 259
+END_WORD_ID = 260
+PAD_ID = 261
+"""Fills a word's row after its end. Unlike MASK_ID it has a learned vector, and the convolutions see it."""
+
+BOS_WORD = "<S>"
+EOS_WORD = "</S>"
+MIN_CHARS = 3
+"""Begin-word, one byte, end-word."""
+
+_BOUNDARY_IDS = {BOS_WORD: BEGIN_SENTENCE_ID, EOS_WORD: END_SENTENCE_ID}
+_QUOTED_CHARS = 20
+
+
+@dataclass(frozen=True)
+class EncodedWords:
+    """The ids of some words, and what did not fit."""
+
+    char_ids_WC: CharIds
+    num_cut: int
+    """Words that lost bytes because they are longer than max_chars - 2 bytes."""
+    first_cut: str | None
+
+
+def encode_words(words: Sequence[str], *, max_chars: int) -> EncodedWords:
+    """Spell every word out as ``max_chars`` ids.
+
+    A word equal to ``<S>`` or ``</S>`` is the sentence boundary. What UTF-8 cannot hold (a lone surrogate) is
+    left out. A cut can fall inside a character, as it did when the published models were trained.
+    """
+    _check(words, max_chars)
+    num_bytes = max_chars - 2
+    # One byte more than fits, to see which words are cut. A character has at least one byte.
+    enough = num_bytes + 1
+    encoded = [
+        word.encode("utf-8", "ignore") if len(word) <= enough else _leading_bytes(word, enough) for word in words
+    ]
+    lengths_W = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    cut_rows = np.flatnonzero(lengths_W > num_bytes).tolist()
+    np.minimum(lengths_W, num_bytes, out=lengths_W)
+
+    char_ids_WC = np.full((len(encoded), max_chars), PAD_ID, dtype=np.int64)
+    char_ids_WC[:, 0] = BEGIN_WORD_ID
+    # numpy cuts each item at num_bytes and fills it up with zeros; the mask tells the fill from a real zero byte.
+    bytes_WN = np.array(encoded, dtype=f"S{num_bytes}").view(np.uint8).reshape(len(encoded), num_bytes)
+    real_WN = np.arange(num_bytes) < lengths_W[:, None]
+    np.add(bytes_WN, FIRST_BYTE_ID, out=char_ids_WC[:, 1:-1], where=real_WN, dtype=np.int64)
+    char_ids_WC[np.arange(len(encoded)), lengths_W + 1] = END_WORD_ID
+    for row, word in enumerate(words):
+        if word in _BOUNDARY_IDS:
+            char_ids_WC[row] = _boundary_row(_BOUNDARY_IDS[word], max_chars)
+    # With room for one byte a boundary word is "cut" as a spelling, but its row is exact.
+    cut_words = [words[row] for row in cut_rows if words[row] not in _BOUNDARY_IDS]
+    return EncodedWords(char_ids_WC, num_cut=len(cut_words), first_cut=cut_words[0] if cut_words else None)
+
+
+def pad_sentences(sentences: Sequence[Sequence[str]], *, max_chars: int) -> CharIds:
+    """Return the ids of all sentences side by side, (B, T, max_chars), zeros after each one's last word.
+
+    No sentence boundaries are added. This is the layout of AllenNLP's ``batch_to_ids``.
+    """
+    for sentence in sentences:
+        _check(sentence, max_chars)
+    lengths_B = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+    num_tokens = int(lengths_B.max(initial=0))
+    char_ids_BTC = np.full((len(sentences), num_tokens, max_chars), MASK_ID, dtype=np.int64)
+    words = [word for sentence in sentences for word in sentence]
+    real_BT = np.arange(num_tokens) < lengths_B[:, None]
+    char_ids_BTC[real_BT] = encode_words(words, max_chars=max_chars).char_ids_WC
+    return char_ids_BTC
+
+
+class CutWords:
+    """Counts the words that did not fit, over many calls, for one message at the end."""
+
+    def __init__(self, *, max_chars: int) -> None:
+        self.max_chars = max_chars
+        self.num_words = 0
+        self.num_cut = 0
+        self.first_cut: str | None = None
+
+    def add(self, encoded: EncodedWords) -> None:
+        """Count these words too."""
+        self.num_words += len(encoded.char_ids_WC)
+        self.num_cut += encoded.num_cut
+        if self.first_cut is None:
+            self.first_cut = encoded.first_cut
+
+    def message(self) -> str | None:
+        """Say how many words were cut and what follows from it; None if all fitted."""
+        if self.first_cut is None:
+            return None
+        num_bytes = self.max_chars - 2
+        are_longer, were_cut = ("is longer", "was") if self.num_cut == 1 else ("are longer", "were")
+        return (
+            f"{self.num_cut:,} of {self.num_words:,} words {are_longer} than {num_bytes} bytes and {were_cut} cut "
+            f"(first: {_quote(self.first_cut)}); words with the same first {num_bytes} bytes look the same to the "
+            "model. Split such words if the difference matters"
+        )
+
+
+def _check(words: Sequence[str], max_chars: int) -> None:
+    if max_chars < MIN_CHARS:
+        raise InputError(f"max_chars is {max_chars}; a word needs at least {MIN_CHARS} ids (begin, one byte, end)")
+    if isinstance(words, str):
+        raise InputError(
+            f"a sentence is the string {_quote(words)}, but must be a list of tokens; split it first, "
+            "for example with elmokit.text.tokens.tokenize"
+        )
+    for kind in set(map(type, words)):
+        if not issubclass(kind, str):
+            position, word = next((i, word) for i, word in enumerate(words) if type(word) is kind)
+            raise InputError(f"token {position} is {word!r}, a {kind.__name__}; every token must be a str")
+
+
+def _leading_bytes(word: str, count: int) -> bytes:
+    """Encode no more of a word than it takes to have ``count`` bytes; lone surrogates give none."""
+    encoded = b""
+    for start in range(0, len(word), count):
+        encoded += word[start : start + count].encode("utf-8", "ignore")
+        if len(encoded) >= count:
+            break
+    return encoded
+
+
+def _boundary_row(boundary_id: int, max_chars: int) -> CharIds:
+    row_C = np.full(max_chars, PAD_ID, dtype=np.int64)
+    row_C[:3] = BEGIN_WORD_ID, boundary_id, END_WORD_ID
+    return row_C
+
+
+def _quote(text: str) -> str:
+    return repr(text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "…")
