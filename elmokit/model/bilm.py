@@ -1,0 +1,147 @@
+"""The bidirectional language model: from character ids to every layer's vectors.
+
+Shapes: B sentences, T positions of the longest, C characters a word, W distinct words, N positions of all
+sentences one after the other (ragged), L layers of vectors (the token layer, then the LSTMs'), P width of a
+token vector, D = 2 P width of a layer's vectors.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from elmokit.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PAD_CHAR, BiLMConfig
+from elmokit.errors import InputError
+from elmokit.model.char_encoder import CharEncoder
+from elmokit.model.lstm import LSTMStack, LSTMState
+from elmokit.model.packing import invert, plan_packing
+
+
+@dataclass(frozen=True)
+class BiLMState:
+    """What both directions remember of every row."""
+
+    forward: LSTMState
+    backward: LSTMState
+
+    def select(self, rows: Tensor) -> "BiLMState":
+        """The state of some rows, in the order given."""
+        return BiLMState(self.forward.select(rows), self.backward.select(rows))
+
+    def parts(self) -> dict[str, Tensor]:
+        """Its tensors by name, each (layers, rows, width)."""
+        return {
+            "forward.hidden": self.forward.hidden_LBP,
+            "forward.cell": self.forward.cell_LBC,
+            "backward.hidden": self.backward.hidden_LBP,
+            "backward.cell": self.backward.cell_LBC,
+        }
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, Tensor]) -> "BiLMState":
+        """The state made of such tensors."""
+        return cls(
+            LSTMState(parts["forward.hidden"], parts["forward.cell"]),
+            LSTMState(parts["backward.hidden"], parts["backward.cell"]),
+        )
+
+
+@dataclass(frozen=True)
+class RaggedLayers:
+    """Every layer at every position of ragged sentences, boundaries included."""
+
+    layers_LND: Tensor
+    final: BiLMState  # in which every sentence ended
+
+
+@dataclass(frozen=True)
+class PaddedLayers:
+    """Every layer at every position of padded sentences, boundaries included; zero on padding."""
+
+    layers_BLTD: Tensor
+    mask_BT: Tensor  # true where there is a token or a boundary
+    final: BiLMState
+
+
+class BiLM(nn.Module):
+    """Two stacks of LSTMs, one a direction, over one character encoder (Peters et al. 2018, section 3)."""
+
+    def __init__(self, config: BiLMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.char_encoder = CharEncoder(config.char_encoder, config.lstm.proj_dim)
+        self.forward_lstm = LSTMStack(config.lstm)
+        self.backward_lstm = LSTMStack(config.lstm)
+
+    def zero_state(self, num_rows: int) -> BiLMState:
+        """The state of rows that have read nothing."""
+        return BiLMState(self.forward_lstm.zero_state(num_rows), self.backward_lstm.zero_state(num_rows))
+
+    def encode_tokens(self, char_ids_WC: Tensor) -> Tensor:
+        """Return the token layer of words, (W, P), from their shifted character ids."""
+        expected = self.config.char_encoder.max_chars
+        if char_ids_WC.ndim != 2 or char_ids_WC.shape[1] != expected:
+            raise InputError(
+                f"character ids have shape {tuple(char_ids_WC.shape)}; this model takes (words, {expected})"
+            )
+        vectors_WP: Tensor = self.char_encoder(char_ids_WC)
+        return vectors_WP
+
+    def run(self, tokens_NP: Tensor, lengths: Sequence[int], start: BiLMState) -> RaggedLayers:
+        """Read ragged sentences, given as token vectors with their boundaries, in both directions."""
+        packing = plan_packing(lengths, tokens_NP.device)
+        begin = start.select(packing.rows_B)
+        forward = self.forward_lstm(tokens_NP[packing.forward_N], packing.batch_sizes, begin.forward)
+        backward = self.backward_lstm(tokens_NP[packing.backward_N], packing.batch_sizes, begin.backward)
+        from_forward_N, from_backward_N = invert(packing.forward_N), invert(packing.backward_N)
+        layers = [torch.cat([tokens_NP, tokens_NP], dim=1)]
+        for forward_NP, backward_NP in zip(forward.outputs, backward.outputs, strict=True):
+            layers.append(torch.cat([forward_NP[from_forward_N], backward_NP[from_backward_N]], dim=1))
+        final = BiLMState(forward.final, backward.final).select(invert(packing.rows_B))
+        return RaggedLayers(torch.stack(layers), final)
+
+    def forward(self, char_ids_BTC: Tensor, start: BiLMState | None = None) -> PaddedLayers:
+        """Run padded sentences given without boundaries; the result has them: T + 2 positions."""
+        mask_BT = sentence_mask(char_ids_BTC)
+        lengths_B = mask_BT.sum(dim=1) + 2
+        with_boundaries_BT = torch.arange(mask_BT.shape[1] + 2, device=mask_BT.device) < lengths_B[:, None]
+        words_NC = add_boundaries(char_ids_BTC, lengths_B)[with_boundaries_BT]
+        distinct_WC, word_N = words_NC.unique(dim=0, return_inverse=True)
+        tokens_NP = self.encode_tokens(distinct_WC)[word_N]
+        start = start or self.zero_state(len(lengths_B))
+        ragged = self.run(tokens_NP, lengths_B.tolist(), start)
+        num_layers, _, width = ragged.layers_LND.shape
+        padded_BTLD = ragged.layers_LND.new_zeros(*with_boundaries_BT.shape, num_layers, width)
+        padded_BTLD[with_boundaries_BT] = ragged.layers_LND.transpose(0, 1)
+        return PaddedLayers(padded_BTLD.transpose(1, 2), with_boundaries_BT, ragged.final)
+
+
+def sentence_mask(char_ids_BTC: Tensor) -> Tensor:
+    """Where padded sentences have a token, (B, T); refuse a gap inside a sentence."""
+    if char_ids_BTC.ndim != 3:
+        raise InputError(
+            f"character ids have shape {tuple(char_ids_BTC.shape)}; expected (sentences, tokens, characters)"
+        )
+    mask_BT = (char_ids_BTC > 0).any(dim=2)
+    if bool((mask_BT[:, 1:] & ~mask_BT[:, :-1]).any()):
+        raise InputError("a sentence has padding (all-zero character ids) before its last token; pad on the right only")
+    return mask_BT
+
+
+def add_boundaries(char_ids_BTC: Tensor, lengths_B: Tensor) -> Tensor:
+    """Put begin-of-sentence before and end-of-sentence after every sentence: (B, T + 2, C)."""
+    begin_C, end_C = (boundary_chars(kind, char_ids_BTC) for kind in (BEGIN_SENTENCE, END_SENTENCE))
+    num_rows, num_tokens, num_chars = char_ids_BTC.shape
+    bounded_BTC = char_ids_BTC.new_zeros(num_rows, num_tokens + 2, num_chars)
+    bounded_BTC[:, 0] = begin_C
+    bounded_BTC[:, 1:-1] = char_ids_BTC
+    bounded_BTC[torch.arange(num_rows, device=char_ids_BTC.device), lengths_B - 1] = end_C
+    return bounded_BTC
+
+
+def boundary_chars(kind: int, like: Tensor) -> Tensor:
+    """The spelling of a boundary, as long as the words of ``like``."""
+    chars_C = like.new_full((like.shape[-1],), PAD_CHAR)
+    chars_C[:3] = torch.tensor([BEGIN_WORD, kind, END_WORD])
+    return chars_C

@@ -1,0 +1,104 @@
+"""From a word's characters to its context-free token vector.
+
+Shapes: W words, C character ids a word, K characters kept, E character width, F filters together,
+P width of a token vector.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmokit.config import NUM_CHARS, PAD_CHAR, CharEncoderConfig
+
+ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
+BUCKET = 4  # words are grouped by length in steps of this many characters
+WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: filters x positions x words
+
+
+class CharEncoder(nn.Module):
+    """Character embedding, convolutions, max-pool, highways, projection (SPEC of the published models)."""
+
+    def __init__(self, config: CharEncoderConfig, token_dim: int) -> None:
+        super().__init__()
+        self.config = config
+        self.char_embedding = nn.Parameter(torch.empty(NUM_CHARS, config.char_dim))
+        self.convs = nn.ModuleList(nn.Conv1d(config.char_dim, count, width) for width, count in config.filters)
+        self.highways = nn.ModuleList(Highway(config.num_filters) for _ in range(config.num_highway))
+        self.projection = nn.Linear(config.num_filters, token_dim) if config.num_filters != token_dim else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initialise as the original program does."""
+        nn.init.uniform_(self.char_embedding, -1.0, 1.0)
+        for conv, (width, _) in zip(self.convs, self.config.filters, strict=True):
+            assert isinstance(conv, nn.Conv1d)
+            assert conv.bias is not None
+            if self.config.activation == "relu":
+                nn.init.uniform_(conv.weight, -0.05, 0.05)
+            else:
+                nn.init.normal_(conv.weight, std=math.sqrt(1.0 / (width * self.config.char_dim)))
+            nn.init.zeros_(conv.bias)
+        if self.projection is not None:
+            nn.init.normal_(self.projection.weight, std=math.sqrt(1.0 / self.config.num_filters))
+            nn.init.zeros_(self.projection.bias)
+
+    def forward(self, char_ids_WC: Tensor) -> Tensor:
+        """Return the words' token vectors, (W, P)."""
+        pooled_WF = self._pool(char_ids_WC)
+        for highway in self.highways:
+            pooled_WF = highway(pooled_WF)
+        return pooled_WF if self.projection is None else self.projection(pooled_WF)
+
+    def _pool(self, char_ids_WC: Tensor) -> Tensor:
+        """Every filter's strongest answer anywhere in the word, (W, F).
+
+        Windows that lie wholly in a word's padding are all alike, so one of them is enough: short words
+        are cut to their own length and one such window, which leaves the maximum as it was.
+        """
+        # Id 0 never stands inside a word that an encoder of ours made; its embedding is zero, as in the original.
+        embedding = functional.pad(self.char_embedding, (0, 0, 1, 0))
+        activate = ACTIVATIONS[self.config.activation]
+        order, pooled = [], []
+        for words, num_kept in self._same_length(char_ids_WC):
+            chars_WEK = functional.embedding(char_ids_WC[words, :num_kept], embedding).transpose(1, 2)
+            strongest = [conv(chars_WEK).amax(dim=2) for conv in self.convs]
+            order.append(words)
+            pooled.append(activate(torch.cat(strongest, dim=1)))
+        if not pooled:
+            return embedding.new_empty(0, self.config.num_filters)
+        return torch.cat(pooled)[torch.argsort(torch.cat(order))]
+
+    def _same_length(self, char_ids_WC: Tensor) -> Iterator[tuple[Tensor, int]]:
+        """Groups of words: (their indices, how many of their characters count)."""
+        max_chars = char_ids_WC.shape[1]
+        widest = max(width for width, _ in self.config.filters)
+        position_C = torch.arange(1, max_chars + 1, device=char_ids_WC.device)
+        length_W = ((char_ids_WC != PAD_CHAR) * position_C).amax(dim=1)
+        bucket_W = (length_W + BUCKET - 1) // BUCKET
+        for bucket in bucket_W.unique().tolist():
+            words = (bucket_W == bucket).nonzero().squeeze(1)
+            for part in words.split(WORDS_AT_ONCE):
+                yield part, min(bucket * BUCKET + widest, max_chars)
+
+
+class Highway(nn.Module):
+    """A gated mix of a layer's input and its transform.
+
+    The gate opens the *transform*; bilm-tf names the same weights "carry".
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(dim, dim)
+        self.transform = nn.Linear(dim, dim)
+        for linear in (self.gate, self.transform):
+            nn.init.normal_(linear.weight, std=math.sqrt(1.0 / dim))
+            nn.init.zeros_(linear.bias)
+        nn.init.constant_(self.gate.bias, -2.0)  # starts near the identity
+
+    def forward(self, inputs_WF: Tensor) -> Tensor:
+        """Return the mix, (W, F)."""
+        return torch.lerp(inputs_WF, torch.relu(self.transform(inputs_WF)), torch.sigmoid(self.gate(inputs_WF)))

@@ -1,0 +1,21 @@
+"""A biLM with its output layer: what pretraining learns, and what can say how likely a text is."""
+
+from torch import nn
+
+from elmokit.config import BiLMConfig
+from elmokit.model.bilm import BiLM
+from elmokit.model.softmax import Softmax
+
+
+class LanguageModel(nn.Module):
+    """A biLM and the softmax that its two directions share."""
+
+    def __init__(self, bilm: BiLM, softmax: Softmax) -> None:
+        super().__init__()
+        self.bilm = bilm
+        self.softmax = softmax
+
+    @classmethod
+    def untrained(cls, config: BiLMConfig, num_words: int) -> "LanguageModel":
+        """A model as training begins; its weights follow from torch's seed."""
+        return cls(BiLM(config), Softmax(num_words, config.lstm.proj_dim))

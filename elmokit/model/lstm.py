@@ -1,0 +1,320 @@
+"""One direction of LSTM layers with projections, clipped as in the published models.
+
+Sequences come packed: time-major, rows by falling length, so that step t is the next ``batch_sizes[t]``
+rows and no work is done on padding. The input half of a layer is one matrix product for all its steps.
+
+Shapes: N positions of all rows, packed; B rows; b rows alive at a step; P width of inputs and outputs;
+C cells; G = 4 C gates, in blocks of input, forget, output, candidate; L layers.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from elmokit.config import LSTMConfig
+
+FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
+Drop = Callable[[Tensor], Tensor]
+CHUNK_BYTES = 32 * 2**20  # gates computed ahead of the recurrence at inference; bounds memory for long sequences
+
+
+@dataclass(frozen=True)
+class LSTMState:
+    """What every layer of one direction remembers of every row."""
+
+    hidden_LBP: Tensor
+    cell_LBC: Tensor
+
+    def select(self, rows: Tensor) -> "LSTMState":
+        """The state of some rows, in the order given."""
+        return LSTMState(self.hidden_LBP[:, rows], self.cell_LBC[:, rows])
+
+
+@dataclass(frozen=True)
+class StackRun:
+    """One direction's answer: every layer's outputs, and where its state ended."""
+
+    outputs: list[Tensor]  # one (N, P) a layer
+    final: LSTMState
+
+
+class LSTMStack(nn.Module):
+    """The LSTM layers of one direction."""
+
+    def __init__(self, config: LSTMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.layers = nn.ModuleList(LSTMLayer(config) for _ in range(config.num_layers))
+
+    def zero_state(self, num_rows: int) -> LSTMState:
+        """The state of rows that have read nothing."""
+        like = next(self.parameters())
+        return LSTMState(
+            like.new_zeros(self.config.num_layers, num_rows, self.config.proj_dim),
+            like.new_zeros(self.config.num_layers, num_rows, self.config.cell_dim),
+        )
+
+    def forward(
+        self, inputs_NP: Tensor, batch_sizes: Sequence[int], start: LSTMState, *, drop: Drop | None = None
+    ) -> StackRun:
+        """Read packed rows from ``start``. In pretraining ``drop`` is laid on every layer's input."""
+        outputs, hiddens, cells = [], [], []
+        below_NP = inputs_NP
+        for index, layer in enumerate(self.layers):
+            if drop is not None:
+                below_NP = drop(below_NP)
+            above_NP, hidden_BP, cell_BC = layer(below_NP, batch_sizes, start.hidden_LBP[index], start.cell_LBC[index])
+            if self.config.skip_connections and index > 0:
+                # The residual is added to what goes up, not to what the layer remembers, and it is
+                # the dropped input that is added; layer 0 has none: all three as in bilm-tf.
+                above_NP = above_NP + below_NP
+            outputs.append(above_NP)
+            hiddens.append(hidden_BP)
+            cells.append(cell_BC)
+            below_NP = above_NP
+        return StackRun(outputs, LSTMState(torch.stack(hiddens), torch.stack(cells)))
+
+
+class LSTMLayer(nn.Module):
+    """An LSTM whose cells are clipped, projected, and clipped again. Its state is cut from the graph."""
+
+    def __init__(self, config: LSTMConfig) -> None:
+        super().__init__()
+        num_gates = 4 * config.cell_dim
+        self.cell_clip = config.cell_clip
+        self.proj_clip = config.proj_clip if config.has_projection else None  # bilm-tf clips only what it projects
+        self.input_weight = nn.Parameter(torch.empty(num_gates, config.proj_dim))
+        self.recurrent_weight = nn.Parameter(torch.empty(num_gates, config.proj_dim))
+        self.bias = nn.Parameter(torch.empty(num_gates))
+        self.projection = nn.Parameter(torch.empty(config.proj_dim, config.cell_dim)) if config.has_projection else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Glorot-uniform over the kernel as a whole (inputs and recurrence together), as TensorFlow does."""
+        num_gates, width = self.input_weight.shape
+        limit = (6.0 / (2 * width + num_gates)) ** 0.5
+        nn.init.uniform_(self.input_weight, -limit, limit)
+        nn.init.uniform_(self.recurrent_weight, -limit, limit)
+        nn.init.zeros_(self.bias)
+        if self.projection is not None:
+            nn.init.xavier_uniform_(self.projection)
+
+    def forward(
+        self, inputs_NP: Tensor, batch_sizes: Sequence[int], hidden_BP: Tensor, cell_BC: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return outputs (N, P), and the hidden (B, P) and cell (B, C) state in which every row ended."""
+        weights = (self.input_weight, self.recurrent_weight, self.bias, self.projection)
+        rows = _Rows(batch_sizes, hidden_BP, cell_BC)
+        clips = _Clips(self.cell_clip, self.proj_clip)
+        if torch.is_grad_enabled() and (inputs_NP.requires_grad or self.bias.requires_grad):
+            outputs: tuple[Tensor, Tensor, Tensor] = _TrainableLSTM.apply(  # type: ignore[no-untyped-call]
+                inputs_NP, *weights, rows, clips
+            )
+            return outputs
+        return _run(inputs_NP, *weights, rows, clips)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    batch_sizes: Sequence[int]
+    hidden_BP: Tensor
+    cell_BC: Tensor
+
+
+@dataclass(frozen=True)
+class _Clips:
+    cell: float | None
+    projection: float | None
+
+
+def _run(
+    inputs_NP: Tensor,
+    input_weight_GP: Tensor,
+    recurrent_weight_GP: Tensor,
+    bias_G: Tensor,
+    projection_PC: Tensor | None,
+    rows: _Rows,
+    clips: _Clips,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The forward pass that keeps nothing for a backward one."""
+    bias_G = _with_forget_bias(bias_G)
+    hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC.clone()
+    outputs_NP = inputs_NP.new_empty(inputs_NP.shape[0], hidden_BP.shape[1])
+    for first, sizes in _chunks(rows.batch_sizes, bytes_a_row=4 * bias_G.shape[0]):
+        gates_NG = torch.addmm(bias_G, inputs_NP[first : first + sum(sizes)], input_weight_GP.t())
+        offset = 0
+        for size in sizes:
+            gates_bG = gates_NG[offset : offset + size]
+            cell_bC = cell_BC[:size]
+            gates_bG.addmm_(hidden_BP[:size], recurrent_weight_GP.t())
+            squashed_bC = _advance_cell(gates_bG, cell_bC, cell_bC, clips.cell)
+            hidden_bP = _project(squashed_bC, projection_PC, clips.projection)
+            outputs_NP[first + offset : first + offset + size] = hidden_bP
+            hidden_BP[:size] = hidden_bP
+            offset += size
+    return outputs_NP, hidden_BP, cell_BC
+
+
+class _TrainableLSTM(torch.autograd.Function):
+    """The same with a backward pass: weight gradients are one matrix product over all steps.
+
+    The states in which it starts and ends carry no gradient: training cuts them anyway.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs_NP: Tensor,
+        input_weight_GP: Tensor,
+        recurrent_weight_GP: Tensor,
+        bias_G: Tensor,
+        projection_PC: Tensor | None,
+        rows: _Rows,
+        clips: _Clips,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC
+        gates_NG = torch.addmm(_with_forget_bias(bias_G), inputs_NP, input_weight_GP.t())
+        cells_NC = gates_NG.new_empty(gates_NG.shape[0], cell_BC.shape[1])
+        squashed_NC = torch.empty_like(cells_NC)
+        outputs_NP = gates_NG.new_empty(gates_NG.shape[0], hidden_BP.shape[1])
+        before_bC = cell_BC
+        for step in _steps(rows.batch_sizes):
+            size = step.stop - step.start
+            gates_NG[step].addmm_(hidden_BP[:size], recurrent_weight_GP.t())
+            squashed_bC = _advance_cell(gates_NG[step], before_bC[:size], cells_NC[step], clips.cell)
+            squashed_NC[step] = squashed_bC
+            hidden_bP = _project(squashed_bC, projection_PC, clips.projection)
+            outputs_NP[step] = hidden_bP
+            hidden_BP[:size] = hidden_bP
+            before_bC = cells_NC[step]
+        final_cell_BC = cell_BC.clone()
+        for step in _steps(rows.batch_sizes):  # rows that end early keep the cell of their own last step
+            final_cell_BC[: step.stop - step.start] = cells_NC[step]
+        ctx.save_for_backward(
+            inputs_NP, input_weight_GP, recurrent_weight_GP, projection_PC, gates_NG, cells_NC, squashed_NC, outputs_NP
+        )
+        ctx.rows, ctx.clips = rows, clips
+        ctx.mark_non_differentiable(hidden_BP, final_cell_BC)
+        return outputs_NP, hidden_BP, final_cell_BC
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outputs_grad_NP: Tensor, *_state_grads: None) -> tuple[Tensor | None, ...]:
+        inputs_NP, input_weight_GP, recurrent_weight_GP, projection_PC, gates_NG, cells_NC, squashed_NC, outputs_NP = (
+            ctx.saved_tensors
+        )
+        rows, clips = ctx.rows, ctx.clips
+        gates_grad_NG = torch.empty_like(gates_NG)
+        projected_grad_NP = torch.empty_like(outputs_NP)  # at the projection, past its clip
+        hidden_grad_BP = torch.zeros_like(rows.hidden_BP)
+        cell_grad_BC = torch.zeros_like(rows.cell_BC)
+        steps = list(_steps(rows.batch_sizes))
+        for index in reversed(range(len(steps))):
+            step = steps[index]
+            size = step.stop - step.start
+            before_bC = cells_NC[steps[index - 1]][:size] if index else rows.cell_BC[:size]
+            grad_bP = torch.add(outputs_grad_NP[step], hidden_grad_BP[:size], out=projected_grad_NP[step])
+            _stop_at_clip(grad_bP, outputs_NP[step], clips.projection)
+            grad_bC = grad_bP if projection_PC is None else grad_bP @ projection_PC
+            _cell_backward(
+                grad_bC, gates_NG[step], cells_NC[step], before_bC, cell_grad_BC[:size], gates_grad_NG[step], clips.cell
+            )
+            torch.mm(gates_grad_NG[step], recurrent_weight_GP, out=hidden_grad_BP[:size])
+        needs_input, needs_weights = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
+        inputs_grad = gates_grad_NG @ input_weight_GP if needs_input else None
+        if not needs_weights:
+            return (inputs_grad, *[None] * 6)
+        before_NP = _previous_outputs(outputs_NP, rows, steps)
+        return (
+            inputs_grad,
+            gates_grad_NG.t() @ inputs_NP,
+            gates_grad_NG.t() @ before_NP,
+            gates_grad_NG.sum(dim=0),
+            None if projection_PC is None else projected_grad_NP.t() @ squashed_NC,
+            None,
+            None,
+        )
+
+
+def _with_forget_bias(bias_G: Tensor) -> Tensor:
+    num_cells = bias_G.shape[0] // 4
+    bias_G = bias_G.clone()
+    bias_G[num_cells : 2 * num_cells] += FORGET_BIAS
+    return bias_G
+
+
+def _advance_cell(gates_bG: Tensor, before_bC: Tensor, after_bC: Tensor, clip: float | None) -> Tensor:
+    """Squash the gates in place, write the new cell into ``after_bC``, return what it lets out."""
+    num_cells = before_bC.shape[1]
+    gates_bG[:, : 3 * num_cells].sigmoid_()
+    gates_bG[:, 3 * num_cells :].tanh_()
+    let_in, forget, let_out, candidate = gates_bG.chunk(4, dim=1)
+    torch.mul(forget, before_bC, out=after_bC)
+    after_bC.addcmul_(let_in, candidate)
+    if clip is not None:
+        after_bC.clamp_(-clip, clip)
+    return after_bC.tanh().mul_(let_out)
+
+
+def _project(squashed_bC: Tensor, projection_PC: Tensor | None, clip: float | None) -> Tensor:
+    hidden_bP = squashed_bC if projection_PC is None else squashed_bC @ projection_PC.t()
+    return hidden_bP if clip is None else hidden_bP.clamp_(-clip, clip)
+
+
+def _cell_backward(
+    grad_bC: Tensor,
+    gates_bG: Tensor,
+    after_bC: Tensor,
+    before_bC: Tensor,
+    cell_grad_bC: Tensor,
+    gates_grad_bG: Tensor,
+    clip: float | None,
+) -> None:
+    """From the gradient of what the cell let out to those of its gates; moves ``cell_grad_bC`` one step back."""
+    let_in, forget, let_out, candidate = gates_bG.chunk(4, dim=1)
+    in_grad, forget_grad, out_grad, candidate_grad = gates_grad_bG.chunk(4, dim=1)
+    squashed_bC = after_bC.tanh()
+    torch.mul(grad_bC * squashed_bC, let_out * (1 - let_out), out=out_grad)
+    cell_grad_bC.addcmul_(grad_bC * let_out, 1 - squashed_bC * squashed_bC)
+    _stop_at_clip(cell_grad_bC, after_bC, clip)
+    torch.mul(cell_grad_bC * candidate, let_in * (1 - let_in), out=in_grad)
+    torch.mul(cell_grad_bC * before_bC, forget * (1 - forget), out=forget_grad)
+    torch.mul(cell_grad_bC * let_in, 1 - candidate * candidate, out=candidate_grad)
+    cell_grad_bC.mul_(forget)
+
+
+def _stop_at_clip(grad: Tensor, clipped: Tensor, clip: float | None) -> None:
+    if clip is not None:
+        grad.masked_fill_(clipped.abs() >= clip, 0.0)
+
+
+def _previous_outputs(outputs_NP: Tensor, rows: _Rows, steps: list[slice]) -> Tensor:
+    """What every position's recurrence read: its row's output one step before."""
+    earlier = [rows.hidden_BP[: rows.batch_sizes[0]]] if steps else []
+    earlier += [outputs_NP[before][: now.stop - now.start] for before, now in pairwise(steps)]
+    return torch.cat(earlier) if earlier else outputs_NP
+
+
+def _steps(batch_sizes: Sequence[int]) -> Iterator[slice]:
+    first = 0
+    for size in batch_sizes:
+        yield slice(first, first + size)
+        first += size
+
+
+def _chunks(batch_sizes: Sequence[int], *, bytes_a_row: int) -> Iterator[tuple[int, Sequence[int]]]:
+    """Runs of steps whose gates stay within CHUNK_BYTES: (first position, their batch sizes)."""
+    most_rows = max(1, CHUNK_BYTES // bytes_a_row)
+    first, start, num_rows = 0, 0, 0
+    for index, size in enumerate(batch_sizes):
+        if num_rows and num_rows + size > most_rows:
+            yield first, batch_sizes[start:index]
+            first, start, num_rows = first + num_rows, index, 0
+        num_rows += size
+    if num_rows:
+        yield first, batch_sizes[start:]

@@ -1,0 +1,46 @@
+"""Where the positions of sentences lie when they are packed for an LSTM.
+
+Sentences come ragged: all their positions in one row of N, sentence after sentence. Packed, the same
+positions are time-major with the longest sentence first, so that step t is the next ``batch_sizes[t]`` of them.
+
+Shapes: B sentences, N positions of all of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The plan for one batch; every index tensor is a permutation."""
+
+    batch_sizes: list[int]  # sentences still going at every step
+    rows_B: Tensor  # sentence at every packed row
+    forward_N: Tensor  # ragged position at every packed position, read left to right
+    backward_N: Tensor  # the same, read right to left
+
+
+def plan_packing(lengths: Sequence[int], device: torch.device) -> Packing:
+    """Plan the packing of sentences of these lengths."""
+    lengths_B = torch.tensor(lengths, dtype=torch.long)
+    rows_B = torch.argsort(lengths_B, descending=True, stable=True)
+    sorted_B = lengths_B[rows_B]
+    first_B = (torch.cumsum(lengths_B, 0) - lengths_B)[rows_B]
+    num_steps = int(sorted_B[0]) if len(lengths) else 0
+    # Rows are sorted, so those longer than t are the first ones: count them by searching the lengths.
+    batch_sizes_T = torch.searchsorted(-sorted_B, -torch.arange(num_steps), right=False)
+    step_N = torch.repeat_interleave(torch.arange(num_steps), batch_sizes_T)
+    row_N = torch.arange(len(step_N)) - (torch.cumsum(batch_sizes_T, 0) - batch_sizes_T)[step_N]
+    forward_N = first_B[row_N] + step_N
+    backward_N = first_B[row_N] + sorted_B[row_N] - 1 - step_N
+    return Packing(batch_sizes_T.tolist(), rows_B.to(device), forward_N.to(device), backward_N.to(device))
+
+
+def invert(permutation_N: Tensor) -> Tensor:
+    """The permutation that undoes this one."""
+    inverse_N = torch.empty_like(permutation_N)
+    inverse_N[permutation_N] = torch.arange(len(permutation_N), device=permutation_N.device)
+    return inverse_N

@@ -1,0 +1,85 @@
+"""Mix a biLM's layers into one vector a token.
+
+Shapes: B sentences, L layers, T tokens, D width.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmokit.errors import InputError
+
+LayerNorm = Literal["token", "batch"]
+EPSILON = 1e-12
+
+
+class ScalarMix(nn.Module):
+    """A learned weighted mean of layers, scaled by gamma (Peters et al. 2018, equation 1).
+
+    With ``only_layer`` there is nothing to weigh: that layer, scaled by gamma. ``layer_norm="token"``
+    normalises every vector by itself; ``"batch"`` takes one mean and variance a layer over all tokens of the
+    batch, as the first implementations did, so that a vector then depends on its batch.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        *,
+        layer_norm: LayerNorm | None = None,
+        initial_weights: Sequence[float] | None = None,
+        only_layer: int | None = None,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__()
+        if initial_weights is not None and len(initial_weights) != num_layers:
+            raise InputError(f"{len(initial_weights)} initial weights for {num_layers} layers; give one a layer")
+        if only_layer is not None and not -num_layers <= only_layer < num_layers:
+            raise InputError(f"layer {only_layer} of {num_layers}; expected {-num_layers} to {num_layers - 1}")
+        if only_layer is not None and initial_weights is not None:
+            raise InputError("only_layer and initial_weights are both given; one layer alone has no weights")
+        if layer_norm not in (None, "token", "batch"):
+            raise InputError(f"layer_norm {layer_norm!r}; expected 'token', 'batch' or None")
+        self.num_layers = num_layers
+        self.layer_norm = layer_norm
+        self.only_layer = only_layer
+        self.gamma = nn.Parameter(torch.ones(()), requires_grad=trainable)
+        self.weights: nn.Parameter | None = None  # before the softmax
+        if only_layer is None:
+            start = torch.zeros(num_layers) if initial_weights is None else torch.tensor(initial_weights).float()
+            self.weights = nn.Parameter(start, requires_grad=trainable)
+
+    def forward(self, layers_BLTD: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return the mixed vectors, (B, T, D), zero where the mask is false."""
+        if layers_BLTD.shape[1] != self.num_layers:
+            raise InputError(f"{layers_BLTD.shape[1]} layers given to a mix of {self.num_layers}")
+        if self.layer_norm == "token":
+            layers_BLTD = functional.layer_norm(layers_BLTD, layers_BLTD.shape[-1:], eps=EPSILON)
+        elif self.layer_norm == "batch":
+            layers_BLTD = _normalise_batch(layers_BLTD, mask_BT)
+        if self.weights is None:
+            assert self.only_layer is not None
+            mixed_BTD = layers_BLTD[:, self.only_layer]
+        else:
+            mixed_BTD = torch.einsum("l,bltd->btd", self.weights.softmax(dim=0), layers_BLTD)
+        return self.gamma * mixed_BTD * mask_BT[:, :, None]
+
+    def penalty(self, strength: float) -> Tensor:
+        """``strength`` times the squared weights before the softmax, to add to a task's loss.
+
+        It draws the weights to each other, so the mix to the plain mean. Gamma is free. (The paper's lambda.)
+        """
+        if self.weights is None:
+            return self.gamma.new_zeros(())
+        return strength * self.weights.square().sum()
+
+
+def _normalise_batch(layers_BLTD: Tensor, mask_BT: Tensor) -> Tensor:
+    mask_B1T1 = mask_BT[:, None, :, None]
+    num_elements = mask_BT.sum() * layers_BLTD.shape[-1]
+    mean_L11 = (layers_BLTD * mask_B1T1).sum(dim=(0, 2, 3), keepdim=True) / num_elements
+    centred_BLTD = (layers_BLTD - mean_L11) * mask_B1T1
+    variance_L11 = centred_BLTD.square().sum(dim=(0, 2, 3), keepdim=True) / num_elements
+    return centred_BLTD / torch.sqrt(variance_L11 + EPSILON)

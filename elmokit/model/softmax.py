@@ -1,0 +1,122 @@
+"""The language model's output layer: how likely every word is after a context, and how wrong that was.
+
+The loss is written by hand, gradients and all: it is the largest tensor of a training step, and this way it is
+made once, in pieces, and never copied. A full softmax is the sampled one with every word among the candidates.
+
+Shapes: N positions, n of them in a piece, P width, V words, K candidates, R distinct words that got a gradient.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+PIECE_BYTES = 32 * 2**20  # of logits at once
+
+
+class Softmax(nn.Module):
+    """One weight vector and one bias a word; both directions share it."""
+
+    def __init__(self, num_words: int, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_words, dim))
+        self.bias = nn.Parameter(torch.zeros(num_words))
+        nn.init.normal_(self.weight, std=dim**-0.5)
+
+    @torch.no_grad()
+    def negative_log_probs(self, hidden_NP: Tensor, targets_N: Tensor) -> Tensor:
+        """How surprising each target is, in nats, (N,), over the whole vocabulary."""
+        surprises = []
+        for piece in _pieces(len(hidden_NP), num_columns=len(self.bias)):
+            logits_nV = torch.addmm(self.bias, hidden_NP[piece], self.weight.t())
+            true_n = logits_nV.gather(1, targets_N[piece, None]).squeeze(1)
+            surprises.append(torch.logsumexp(logits_nV, dim=1) - true_n)
+        return torch.cat(surprises) if surprises else hidden_NP.new_empty(0)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Words that a target is told apart from, with ln of how often each is expected among them."""
+
+    ids_K: Tensor
+    log_expected_K: Tensor
+    log_expected_targets_N: Tensor
+
+
+@dataclass(frozen=True)
+class LossGrads:
+    """A loss summed over positions, and its gradients; the softmax's are given for the words it touched."""
+
+    loss: Tensor
+    hidden_NP: Tensor
+    rows_R: Tensor  # ids of those words, rising
+    weight_RP: Tensor
+    bias_R: Tensor
+
+
+@torch.no_grad()
+def full_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor) -> LossGrads:
+    """Cross-entropy over the whole vocabulary."""
+    every_V = torch.arange(len(softmax.bias), device=hidden_NP.device)
+    return _cross_entropy(softmax, hidden_NP, targets_N, every_V, softmax.bias, softmax.weight, softmax.bias[targets_N])
+
+
+@torch.no_grad()
+def sampled_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor, candidates: Candidates) -> LossGrads:
+    """Cross-entropy against sampled words, each logit less ln of its expected count, as in TensorFlow.
+
+    A candidate that is the position's own target does not count against it.
+    """
+    ids_K = candidates.ids_K
+    offset_K = softmax.bias[ids_K] - candidates.log_expected_K
+    true_offset_N = softmax.bias[targets_N] - candidates.log_expected_targets_N
+    return _cross_entropy(softmax, hidden_NP, targets_N, ids_K, offset_K, softmax.weight[ids_K], true_offset_N)
+
+
+def _cross_entropy(
+    softmax: Softmax,
+    hidden_NP: Tensor,
+    targets_N: Tensor,
+    ids_K: Tensor,
+    offset_K: Tensor,
+    weight_KP: Tensor,
+    true_offset_N: Tensor,
+) -> LossGrads:
+    column_V = torch.full((len(softmax.bias),), -1, dtype=torch.long, device=hidden_NP.device)
+    column_V[ids_K] = torch.arange(len(ids_K), device=hidden_NP.device)
+    own_column_N = column_V[targets_N]  # where a target stands among the candidates, -1 if it does not
+    true_weight_NP = softmax.weight[targets_N]
+    true_N = (hidden_NP * true_weight_NP).sum(dim=1) + true_offset_N
+
+    loss = hidden_NP.new_zeros((), dtype=torch.double)
+    hidden_grad_NP = torch.empty_like(hidden_NP)
+    weight_grad_KP = torch.zeros_like(weight_KP)
+    bias_grad_K = torch.zeros_like(offset_K)
+    true_grad_N = torch.empty_like(true_N)
+    for piece in _pieces(len(hidden_NP), num_columns=len(ids_K)):
+        logits_nK = torch.addmm(offset_K, hidden_NP[piece], weight_KP.t())
+        hit_n = (own_column_N[piece] >= 0).nonzero().squeeze(1)
+        logits_nK[hit_n, own_column_N[piece][hit_n]] = -torch.inf
+        # The target's own logit is apart, so the shift and the sum take it in by hand.
+        top_n = torch.maximum(logits_nK.amax(dim=1), true_N[piece])
+        probs_nK = logits_nK.sub_(top_n[:, None]).exp_()
+        true_power_n = (true_N[piece] - top_n).exp_()
+        total_n = probs_nK.sum(dim=1) + true_power_n
+        probs_nK /= total_n[:, None]
+        loss += (total_n.log() + top_n - true_N[piece]).sum(dtype=torch.double)
+        true_grad_N[piece] = true_power_n / total_n - 1
+        torch.mm(probs_nK, weight_KP, out=hidden_grad_NP[piece])
+        weight_grad_KP.addmm_(probs_nK.t(), hidden_NP[piece])
+        bias_grad_K += probs_nK.sum(dim=0)
+    hidden_grad_NP.addcmul_(true_grad_N[:, None], true_weight_NP)
+    rows_R, place = torch.cat([ids_K, targets_N]).unique(return_inverse=True)
+    true_weight_grad_NP = true_grad_N[:, None] * hidden_NP
+    weight_RP = weight_KP.new_zeros(len(rows_R), weight_KP.shape[1])
+    weight_RP.index_add_(0, place, torch.cat([weight_grad_KP, true_weight_grad_NP]))
+    bias_R = offset_K.new_zeros(len(rows_R)).index_add_(0, place, torch.cat([bias_grad_K, true_grad_N]))
+    return LossGrads(loss, hidden_grad_NP, rows_R, weight_RP, bias_R)
+
+
+def _pieces(num_rows: int, *, num_columns: int) -> list[slice]:
+    size = max(1, PIECE_BYTES // (4 * max(1, num_columns)))
+    return [slice(first, min(first + size, num_rows)) for first in range(0, num_rows, size)]

@@ -1,0 +1,60 @@
+"""What the character encoder may skip without changing a vector."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from elmokit.config import CharEncoderConfig
+from elmokit.model import char_encoder
+from elmokit.model.char_encoder import CharEncoder
+from elmokit.text.chars import encode_words
+
+WORDS = ["a", "", "the", "bank", "antidisestablishmentarianism", "x" * 47, "x" * 48, "x" * 90, "Ελλάδα", "<S>", "</S>"]
+
+
+def pool_without_skipping(encoder: CharEncoder, char_ids: torch.Tensor) -> torch.Tensor:
+    table = torch.cat([torch.zeros(1, encoder.config.char_dim), encoder.char_embedding])
+    chars = functional.embedding(char_ids, table).transpose(1, 2)
+    return torch.relu(torch.cat([conv(chars).amax(dim=2) for conv in encoder.convs], dim=1))
+
+
+@pytest.mark.parametrize("max_chars", [7, 12, 50])
+def test_cutting_padding_off_never_changes_a_vector(max_chars: int) -> None:
+    torch.manual_seed(0)
+    config = CharEncoderConfig(char_dim=4, filters=((1, 8), (3, 8), (7, 16)), num_highway=0, max_chars=max_chars)
+    encoder = CharEncoder(config, token_dim=32)
+    with torch.no_grad():
+        for conv in encoder.convs:
+            conv.bias.normal_()
+        char_ids = torch.from_numpy(encode_words(WORDS, max_chars=max_chars).char_ids_WC)
+        torch.testing.assert_close(encoder(char_ids), pool_without_skipping(encoder, char_ids), rtol=0, atol=1e-6)
+
+
+def test_word_order_and_groups_never_change_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    encoder = CharEncoder(CharEncoderConfig(char_dim=4, filters=((2, 8), (5, 16))), token_dim=8)
+    char_ids = torch.from_numpy(encode_words(WORDS, max_chars=50).char_ids_WC)
+    with torch.no_grad():
+        expected = encoder(char_ids)
+        order = torch.from_numpy(np.random.default_rng(0).permutation(len(WORDS)))
+        torch.testing.assert_close(encoder(char_ids[order]), expected[order], rtol=0, atol=1e-6)
+        monkeypatch.setattr(char_encoder, "WORDS_AT_ONCE", 2)
+        torch.testing.assert_close(encoder(char_ids), expected, rtol=0, atol=1e-6)
+
+
+def test_no_words_give_no_vectors() -> None:
+    encoder = CharEncoder(CharEncoderConfig(char_dim=4, filters=((2, 8),)), token_dim=4)
+    assert encoder(torch.empty(0, 50, dtype=torch.long)).shape == (0, 4)
+
+
+def test_weights_begin_as_the_original_program_begins() -> None:
+    torch.manual_seed(0)
+    encoder = CharEncoder(CharEncoderConfig(filters=((3, 512),), num_highway=1), token_dim=128).requires_grad_(False)
+    assert 0.98 < float(encoder.char_embedding.abs().max()) <= 1
+    assert 0.049 < float(encoder.convs[0].weight.abs().max()) <= 0.05
+    assert float(encoder.highways[0].gate.bias.unique()) == -2
+    assert float(encoder.highways[0].transform.weight.std()) == pytest.approx(512**-0.5, rel=0.02)
+    assert float(encoder.projection.weight.std()) == pytest.approx(512**-0.5, rel=0.02)
+    tanh = CharEncoder(CharEncoderConfig(filters=((3, 512),), activation="tanh"), token_dim=128).requires_grad_(False)
+    assert float(tanh.convs[0].weight.std()) == pytest.approx((3 * 16) ** -0.5, rel=0.03)
