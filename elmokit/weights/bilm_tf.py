@@ -1,0 +1,163 @@
+"""The published format: options.json and an HDF5 file, as bilm-tf writes them and AllenNLP reads them.
+
+One table says how each published array becomes tensors of ours and how these become the array again, so that reading
+and writing cannot drift apart. Everything is moved, nothing computed: what is read is written back bit for bit.
+
+Shapes: C cells, P width of an LSTM layer's input and output.
+"""
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmokit.atomic import atomic_file
+from elmokit.config import BiLMConfig
+from elmokit.errors import ConfigError, ElmokitWarning
+from elmokit.weights.options import config_from_options, options_from_config, read_json_object, unknown_option_keys
+from elmokit.weights.safe_hdf5 import read_datasets, write_datasets
+from elmokit.weights.saved import SavedBiLM, Shape, check_saved, expected_shapes, list_names
+
+# Gate blocks: bilm-tf has (input, candidate, forget, output), we have (input, forget, output, candidate).
+OURS_FROM_PUBLISHED = [0, 2, 3, 1]
+PUBLISHED_FROM_OURS = [0, 3, 1, 2]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one published array is laid out in our tensors, and back."""
+
+    split: Callable[[Tensor], tuple[Tensor, ...]]
+    join: Callable[[tuple[Tensor, ...]], Tensor]
+    shape: Callable[[Shape], Shape]
+    """The array's shape, from that of our tensor; where it holds two, they have the same."""
+
+
+def _order_gates(weight: Tensor, order: list[int]) -> Tensor:
+    """Put the four blocks of rows into another order."""
+    return weight.view(4, -1, *weight.shape[1:])[order].view(weight.shape)
+
+
+def _split_kernel(kernel: Tensor) -> tuple[Tensor, ...]:
+    # Rows are [input; what the layer put out a step before]. To transpose first is the fast way round.
+    return tuple(_order_gates(half.T.contiguous(), OURS_FROM_PUBLISHED) for half in kernel.chunk(2))
+
+
+def _join_kernel(parts: tuple[Tensor, ...]) -> Tensor:
+    return torch.cat([_order_gates(part, PUBLISHED_FROM_OURS).T for part in parts])
+
+
+AS_IS = Layout(split=lambda array: (array,), join=lambda parts: parts[0], shape=lambda ours: ours)
+TRANSPOSED = Layout(
+    split=lambda array: (array.T.contiguous(),),
+    join=lambda parts: parts[0].T.contiguous(),
+    shape=lambda ours: ours[::-1],
+)
+CONVOLUTION = Layout(
+    split=lambda array: (array.squeeze(0).permute(2, 1, 0).contiguous(),),
+    join=lambda parts: parts[0].permute(2, 1, 0).unsqueeze(0).contiguous(),
+    shape=lambda ours: (1, *ours[::-1]),
+)
+KERNEL = Layout(split=_split_kernel, join=_join_kernel, shape=lambda ours: (2 * ours[1], ours[0]))
+GATES = Layout(
+    split=lambda array: (_order_gates(array, OURS_FROM_PUBLISHED),),
+    join=lambda parts: _order_gates(parts[0], PUBLISHED_FROM_OURS),
+    shape=lambda ours: ours,
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published array and the tensors of ours that it holds."""
+
+    published: str
+    ours: tuple[str, ...]
+    layout: Layout
+
+
+def weight_table(config: BiLMConfig) -> list[Row]:
+    """Every array of a published model of this shape."""
+    return list(_rows(config))
+
+
+def _rows(config: BiLMConfig) -> Iterator[Row]:
+    encoder = "char_encoder"
+    yield Row("char_embed", (f"{encoder}.char_embedding",), AS_IS)
+    for i in range(len(config.char_encoder.filters)):
+        yield Row(f"CNN/W_cnn_{i}", (f"{encoder}.convs.{i}.weight",), CONVOLUTION)
+        yield Row(f"CNN/b_cnn_{i}", (f"{encoder}.convs.{i}.bias",), AS_IS)
+    for k in range(config.char_encoder.num_highway):
+        # What is called "carry" gates the transformed half.
+        for theirs, ours in (("carry", "gate"), ("transform", "transform")):
+            yield Row(f"CNN_high_{k}/W_{theirs}", (f"{encoder}.highways.{k}.{ours}.weight",), TRANSPOSED)
+            yield Row(f"CNN_high_{k}/b_{theirs}", (f"{encoder}.highways.{k}.{ours}.bias",), AS_IS)
+    if config.has_token_projection:
+        yield Row("CNN_proj/W_proj", (f"{encoder}.projection.weight",), TRANSPOSED)
+        yield Row("CNN_proj/b_proj", (f"{encoder}.projection.bias",), AS_IS)
+    for number, direction in enumerate(("forward_lstm", "backward_lstm")):
+        for index in range(config.lstm.num_layers):
+            cell, layer = f"RNN_{number}/RNN/MultiRNNCell/Cell{index}/LSTMCell", f"{direction}.layers.{index}"
+            yield Row(f"{cell}/W_0", (f"{layer}.input_weight", f"{layer}.recurrent_weight"), KERNEL)
+            yield Row(f"{cell}/B", (f"{layer}.bias",), GATES)
+            if config.lstm.has_projection:
+                yield Row(f"{cell}/W_P_0", (f"{layer}.projection",), TRANSPOSED)
+
+
+def published_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    """Name and shape of every published array, from the shapes of our tensors."""
+    shapes = expected_shapes(config)
+    return {row.published: row.layout.shape(shapes[row.ours[0]]) for row in weight_table(config)}
+
+
+def read_bilm_tf(options_path: str | Path, weights_path: str | Path) -> SavedBiLM:
+    """Read a published model; warn once of options and datasets that are left aside."""
+    options = read_json_object(Path(options_path))
+    config = config_from_options(options, source=str(options_path))
+    found = read_datasets(weights_path, published_shapes(config))
+    _warn_of_unknown(unknown_option_keys(options), found.unknown, f"{options_path}, {weights_path}")
+    tensors: dict[str, Tensor] = {}
+    for row in weight_table(config):
+        # Each array is let go once it is moved, so that memory holds the model about once.
+        parts = row.layout.split(torch.from_numpy(found.arrays.pop(row.published)))
+        tensors.update(zip(row.ours, parts, strict=True))
+    return SavedBiLM(config, tensors, options=options)
+
+
+def write_bilm_tf(saved: SavedBiLM, options_path: str | Path, weights_path: str | Path) -> None:
+    """Write a model in the published format. It has no place for a start state: that is computed again at load."""
+    options = _options_to_write(saved)
+    check_saved(saved, source="the model to write")
+    arrays = {
+        row.published: row.layout.join(tuple(saved.tensors[name].detach().cpu() for name in row.ours)).numpy()
+        for row in weight_table(saved.config)
+    }
+    with atomic_file(weights_path) as weights_file, atomic_file(options_path) as options_file:
+        write_datasets(weights_file, arrays)
+        options_file.write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+
+
+def _options_to_write(saved: SavedBiLM) -> dict[str, Any]:
+    if saved.options is None:
+        return options_from_config(saved.config)
+    if config_from_options(saved.options, source="the published options") != saved.config:
+        raise ConfigError(
+            "the published options kept with the model say otherwise than its config; "
+            "set options to None to write options made from the config"
+        )
+    return saved.options
+
+
+def _warn_of_unknown(options: list[str], datasets: list[str], source: str) -> None:
+    parts = []
+    if options:
+        parts.append(f"options {list_names(options)}")
+    if datasets:
+        parts.append(f"datasets {list_names(datasets)}")
+    if parts:
+        message = f"{source}: left aside unknown {' and '.join(parts)}; the vectors are as without them"
+        warnings.warn(message, ElmokitWarning, stacklevel=3)

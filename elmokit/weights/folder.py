@@ -1,0 +1,206 @@
+"""Our own format: a folder with the config, the tensors, a model card and the files' hashes. No pickle anywhere.
+
+config.json          format, version, the biLM's config; the published options if it came from such a file
+model.safetensors    the biLM's tensors, float32 or float16, and its start state if there is one
+softmax.safetensors  the output layer of the language model, where it was kept: scores, fine-tuning
+vocab.txt            the words that the output layer can predict
+README.md            the model card, for people
+SHA256SUMS           hashes of what is loaded, in the form of `sha256sum`
+"""
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from elmokit.atomic import atomic_folder
+from elmokit.config import BiLMConfig, FrozenConfig, parse_config
+from elmokit.errors import ConfigError, OutputError, WeightsError
+from elmokit.text.vocab import read_vocab
+from elmokit.weights.card import model_card
+from elmokit.weights.options import config_from_options, read_json_object
+from elmokit.weights.saved import (
+    SavedBiLM,
+    SavedSoftmax,
+    Shape,
+    all_finite,
+    check_saved,
+    check_shapes,
+    expected_shapes,
+    list_names,
+    start_state_shapes,
+)
+from elmokit.weights.sums import SUMS, check_sum, check_sums, read_sums, write_sums
+
+FORMAT: Final = "elmokit.bilm"
+VERSION: Final = 1
+
+CONFIG, TENSORS, CARD = "config.json", "model.safetensors", "README.md"
+SOFTMAX, VOCAB = "softmax.safetensors", "vocab.txt"
+# What a model folder may hold; one that holds more is not replaced, since that may be someone's work.
+KNOWN_FILES = {CONFIG, TENSORS, CARD, SUMS, SOFTMAX, VOCAB}
+
+START_STATE = "start_state."
+STORED_TYPES = ("F32", "F16")
+
+
+class FolderConfig(FrozenConfig):
+    """The content of config.json."""
+
+    format: Literal["elmokit.bilm"]
+    version: Literal[1]
+    bilm: BiLMConfig
+    options: dict[str, Any] | None = None
+
+
+def save_folder(
+    saved: SavedBiLM,
+    folder: str | Path,
+    *,
+    softmax: SavedSoftmax | None = None,
+    description: str | None = None,
+    half: bool = False,
+) -> None:
+    """Save a model as a folder; an older model of ours there is replaced, and anything else is not.
+
+    ``description`` goes into the model card. ``half`` stores the weights as float16: half the size, and after loading
+    they are float32 again with about three digits.
+    """
+    folder = Path(folder)
+    check_saved(saved, source="the model to save")
+    tensors = _tensors_to_store(saved, half=half)
+    config = FolderConfig(format=FORMAT, version=VERSION, bilm=saved.config, options=saved.options)
+    content = config.model_dump(mode="json", exclude={"options"} if saved.options is None else None)
+    name = folder.resolve().name
+    with atomic_folder(folder, replace=_is_replaceable(folder)) as new:
+        (new / CONFIG).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+        _write_tensors(tensors, new / TENSORS, folder)
+        hashed = [CONFIG, TENSORS]
+        if softmax is not None:
+            parts = {"weight": softmax.weight_VP, "bias": softmax.bias_V}
+            _write_tensors(_to_store(parts, half=half), new / SOFTMAX, folder)
+            (new / VOCAB).write_bytes(softmax.vocab.to_text().encode())
+            hashed += [SOFTMAX, VOCAB]
+        card = model_card(saved, name=name, description=description, stored_as="float16" if half else "float32")
+        (new / CARD).write_text(card, "utf-8")
+        write_sums(new, hashed)
+
+
+def load_folder(folder: str | Path) -> SavedBiLM:
+    """Load a model that ``save_folder`` saved, after a check of its hashes; the weights are mapped, not copied."""
+    folder = Path(folder)
+    sums = read_sums(folder)
+    check_sum(folder, CONFIG, sums)
+    config = _read_config(folder / CONFIG)
+    # Hashing takes the longest and leaves the interpreter free, so the tensors are read and checked meanwhile.
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(_read_bilm, folder / TENSORS, config.bilm)
+        check_sum(folder, TENSORS, sums)
+    tensors = reading.result()
+    start_state = {
+        name.removeprefix(START_STATE): tensors.pop(name) for name in sorted(tensors) if name.startswith(START_STATE)
+    }
+    return SavedBiLM(config.bilm, tensors, options=config.options, start_state=start_state or None)
+
+
+def load_softmax(folder: str | Path) -> SavedSoftmax:
+    """Load the output layer that was saved with a model."""
+    folder = Path(folder)
+    if not (folder / SOFTMAX).is_file():
+        raise WeightsError(
+            f"{folder}: has no output layer ({SOFTMAX}), so it can embed but not score, predict or be fine-tuned; "
+            "published weights never have one: `elmokit finetune` learns a new one from text"
+        )
+    check_sums(folder, (CONFIG, SOFTMAX, VOCAB))
+    vocab = read_vocab(folder / VOCAB)
+    dim = _read_config(folder / CONFIG).bilm.lstm.proj_dim
+    expected: dict[str, Shape] = {"weight": (len(vocab), dim), "bias": (len(vocab),)}
+    tensors = _read_tensors(folder / SOFTMAX, expected)
+    return SavedSoftmax(tensors["weight"], tensors["bias"], vocab)
+
+
+def _write_tensors(tensors: dict[str, Tensor], path: Path, folder: Path) -> None:
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})
+        path.chmod((path.parent / CONFIG).stat().st_mode)  # safetensors makes it private to the user
+    except SafetensorError as error:
+        raise OutputError(f"{folder}: cannot be written: {error}; is the disk full?") from error
+
+
+def _tensors_to_store(saved: SavedBiLM, *, half: bool) -> dict[str, Tensor]:
+    # The start state is small, and every sentence begins from it: never halved.
+    state = {START_STATE + name: tensor for name, tensor in (saved.start_state or {}).items()}
+    return _to_store(saved.tensors, half=half) | _to_store(state, half=False)
+
+
+def _to_store(tensors: Mapping[str, Tensor], *, half: bool) -> dict[str, Tensor]:
+    dtype = torch.float16 if half else torch.float32
+    tensors = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in tensors.items()}
+    for name, tensor in tensors.items():
+        if not all_finite(tensor.numpy()):
+            raise WeightsError(f"{name} holds NaN or infinite values{' as float16' if half else ''}; it is not saved")
+    return tensors
+
+
+def _is_replaceable(folder: Path) -> bool:
+    """Whether the folder holds a model of ours and nothing besides."""
+    if not (folder / CONFIG).is_file():
+        return False
+    foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in KNOWN_FILES)
+    if foreign:
+        raise OutputError(f"{folder}: also holds {list_names(foreign)}; move that away, or name another folder")
+    try:
+        return read_json_object(folder / CONFIG).get("format") == FORMAT
+    except ConfigError:
+        return False
+
+
+def _read_config(path: Path) -> FolderConfig:
+    values = read_json_object(path)
+    if values.get("format") != FORMAT:
+        raise ConfigError(f"{path}: format is {values.get('format')!r}; expected {FORMAT!r}, a model saved by elmokit")
+    version = values.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise ConfigError(
+            f"{path}: version {version}; this elmokit knows up to {VERSION}: pip install --upgrade elmokit"
+        )
+    config = parse_config(FolderConfig, values, source=str(path))
+    if config.options is not None and config_from_options(config.options, source=f"{path}, options") != config.bilm:
+        raise ConfigError(f"{path}: options and bilm are of different models; convert the published files again")
+    return config
+
+
+def _read_bilm(path: Path, config: BiLMConfig) -> dict[str, Tensor]:
+    state = {START_STATE + name: shape for name, shape in start_state_shapes(config).items()}
+    return _read_tensors(path, expected_shapes(config), optional=state)
+
+
+def _read_tensors(
+    path: Path, expected: dict[str, Shape], *, optional: dict[str, Shape] | None = None
+) -> dict[str, Tensor]:
+    """Read every tensor as float32, once the header was found to be right; ``optional`` is all there or not at all."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            headers = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  not a dict
+            found: dict[str, Shape] = {name: tuple(header.get_shape()) for name, header in headers.items()}
+            if optional and not optional.keys().isdisjoint(found):
+                expected = expected | optional
+            check_shapes(found, expected, source=str(path))
+            for name, header in headers.items():
+                if header.get_dtype() not in STORED_TYPES:
+                    raise WeightsError(f"{path}: {name} is stored as {header.get_dtype()}; expected F32 or F16")
+            tensors = {name: file.get_tensor(name).float() for name in expected}
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(
+            f"{path}: not a safetensors file, or a damaged one ({error}); get the folder again"
+        ) from error
+    for name, tensor in tensors.items():
+        if not all_finite(tensor.numpy()):
+            raise WeightsError(f"{path}: {name} holds NaN or infinite values; the model was damaged in training")
+    return tensors

@@ -1,0 +1,135 @@
+"""A biLM off disk, before it is a module: its config and its tensors by name.
+
+Shapes: L LSTM layers, C cells, P width of an LSTM layer's input and output, F filters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmokit.config import NUM_CHARS, BiLMConfig
+from elmokit.errors import ConfigError, WeightsError
+from elmokit.text.vocab import Vocab
+
+Shape = tuple[int, ...]
+
+# Far above every model there is, and low enough that a hostile config cannot exhaust memory with names alone.
+MAX_DEPTH = 100
+MAX_PARAMETERS = 10**11
+
+NAMES_IN_MESSAGE = 5
+
+
+@dataclass(frozen=True, eq=False)
+class SavedBiLM:
+    """Everything that a saved biLM holds."""
+
+    config: BiLMConfig
+    tensors: dict[str, Tensor]
+    """The state dict of ``elmokit.model.bilm.BiLM``, float32; see ``expected_shapes``."""
+    options: dict[str, Any] | None = None
+    """The published options exactly as they were read; None for a model born here."""
+    start_state: dict[str, Tensor] | None = None
+    """The state in which ``warm`` sentences start; see ``start_state_shapes``. None if it was never computed."""
+
+
+@dataclass(frozen=True, eq=False)
+class SavedSoftmax:
+    """The output layer of a saved language model, and the words it can predict."""
+
+    weight_VP: Tensor
+    bias_V: Tensor
+    vocab: Vocab
+
+
+def expected_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    """Name and shape of every tensor of a biLM, without building it."""
+    encoder, lstm = config.char_encoder, config.lstm
+    depth = max(encoder.num_highway, lstm.num_layers, len(encoder.filters))
+    if depth > MAX_DEPTH:
+        raise ConfigError(
+            f"a stack of {depth} filters, highways or LSTM layers; elmokit reads models of up to {MAX_DEPTH}"
+        )
+    filters, cells, outputs = encoder.num_filters, lstm.cell_dim, lstm.proj_dim
+    shapes: dict[str, Shape] = {"char_encoder.char_embedding": (NUM_CHARS, encoder.char_dim)}
+    for i, (width, count) in enumerate(encoder.filters):
+        shapes[f"char_encoder.convs.{i}.weight"] = (count, encoder.char_dim, width)
+        shapes[f"char_encoder.convs.{i}.bias"] = (count,)
+    for k in range(encoder.num_highway):
+        for part in ("gate", "transform"):
+            shapes[f"char_encoder.highways.{k}.{part}.weight"] = (filters, filters)
+            shapes[f"char_encoder.highways.{k}.{part}.bias"] = (filters,)
+    if config.has_token_projection:
+        shapes["char_encoder.projection.weight"] = (outputs, filters)
+        shapes["char_encoder.projection.bias"] = (outputs,)
+    for direction in ("forward", "backward"):
+        for index in range(lstm.num_layers):
+            layer = f"{direction}_lstm.layers.{index}"
+            shapes[f"{layer}.input_weight"] = (4 * cells, outputs)
+            shapes[f"{layer}.recurrent_weight"] = (4 * cells, outputs)
+            shapes[f"{layer}.bias"] = (4 * cells,)
+            if lstm.has_projection:
+                shapes[f"{layer}.projection"] = (outputs, cells)
+    if sum(prod(shape) for shape in shapes.values()) > MAX_PARAMETERS:
+        raise ConfigError(
+            f"a model of more than {MAX_PARAMETERS:,} parameters; check its sizes, elmokit reads none so large"
+        )
+    return shapes
+
+
+def start_state_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    """Name and shape of every tensor of a start state: what each LSTM layer remembers before a sentence."""
+    lstm = config.lstm
+    widths = {"hidden": lstm.proj_dim, "cell": lstm.cell_dim}
+    return {
+        f"{direction}.{part}": (lstm.num_layers, width)
+        for direction in ("forward", "backward")
+        for part, width in widths.items()
+    }
+
+
+def check_saved(saved: SavedBiLM, *, source: str) -> None:
+    """Refuse tensors that are missing, unknown, or not of the shapes that the config gives."""
+    check_shapes(shapes_of(saved.tensors), expected_shapes(saved.config), source=source)
+    if saved.start_state is not None:
+        check_shapes(shapes_of(saved.start_state), start_state_shapes(saved.config), source=f"{source}, start state")
+
+
+def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
+    """Name and shape of every tensor given."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def check_shapes(found: Mapping[str, Shape], expected: Mapping[str, Shape], *, source: str) -> None:
+    """Refuse names that are missing or unknown, and shapes that are not the expected ones."""
+    if missing := sorted(expected.keys() - found.keys()):
+        raise WeightsError(
+            f"{source}: {list_names(missing)} missing; the config and the weights are of different models"
+        )
+    if unknown := sorted(found.keys() - expected.keys()):
+        raise WeightsError(
+            f"{source}: {list_names(unknown)} unknown; the config and the weights are of different models"
+        )
+    for name, shape in expected.items():
+        if found[name] != shape:
+            raise WeightsError(
+                f"{source}: {name} has shape {found[name]}; the config says {shape}, "
+                "so the config and the weights are of different models"
+            )
+
+
+def all_finite(array: NDArray[np.float32]) -> bool:
+    """Whether no value is NaN or infinite; unlike ``isfinite`` it needs no memory of the array's size."""
+    return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+
+
+def list_names(names: list[str]) -> str:
+    """The first few names for a message, and how many more there are."""
+    shown = ", ".join(names[:NAMES_IN_MESSAGE])
+    more = len(names) - NAMES_IN_MESSAGE
+    return f"{shown} and {more} more" if more > 0 else shown
