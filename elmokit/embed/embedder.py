@@ -1,0 +1,235 @@
+"""Give every token of a sentence its vectors, from all layers of a biLM.
+
+Shapes: L layers of vectors (the token layer, then the LSTMs'), T tokens, D width, N positions of a batch's
+sentences one after the other, W distinct words.
+"""
+
+import hashlib
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling, pick_layers, pool_tokens
+from elmokit.embed.state import StartStates, State, from_tensors, warm_state
+from elmokit.errors import ElmokitWarning, InputError
+from elmokit.model.bilm import BiLM, BiLMState
+from elmokit.text.batches import batches_by_length, windows
+from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
+from elmokit.text.tokens import split_sentences, tokenize
+from elmokit.weights.source import build_bilm, load_saved
+
+Sentence = str | Sequence[str]
+
+WINDOW = 4096  # sentences looked at together to find batches of like length
+MOST_POSITIONS = 16_384  # in one batch: bounds memory whatever the sentences' length
+
+
+class Embedder:
+    """A biLM that turns sentences into arrays.
+
+    A sentence is a list of tokens, taken as they are, or a string, which is tokenised.
+    Under ``state="reset"`` (the default) and ``"warm"`` a token's vectors depend on its sentence alone.
+    """
+
+    def __init__(
+        self, bilm: BiLM, *, state: State = "reset", warm: BiLMState | None = None, device: torch.device | str = "cpu"
+    ) -> None:
+        self.bilm = bilm.to(device).eval()
+        self.device = torch.device(device)
+        if state == "warm" and warm is None:
+            warm = warm_state(self.bilm)
+        self._states = StartStates(state, zero=self.bilm.zero_state, warm=warm if state == "warm" else None)
+        self._cut_words = CutWords(max_chars=bilm.config.char_encoder.max_chars)
+        self._warned = False
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | Path | tuple[str | Path, str | Path],
+        *,
+        state: State = "reset",
+        device: torch.device | str = "cpu",
+    ) -> "Embedder":
+        """Load a saved biLM.
+
+        ``source`` is a folder of ours, a folder with ``options.json`` and one ``.hdf5``, or a pair of paths
+        (options, weights) of a published model.
+        """
+        saved = load_saved(source)
+        warm = None if saved.start_state is None else from_tensors(saved.start_state)
+        return cls(build_bilm(saved), state=state, warm=warm, device=device)
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of vectors a token has."""
+        return self.bilm.config.num_layers
+
+    @property
+    def width(self) -> int:
+        """Width of a vector."""
+        return self.bilm.config.width
+
+    @property
+    def state(self) -> State:
+        """The policy for the state in which a sentence begins."""
+        return self._states.policy
+
+    @property
+    def num_cut_words(self) -> int:
+        """Words so far that were longer than the model reads, and so lost their end."""
+        return self._cut_words.num_cut
+
+    @property
+    def carried_state(self) -> BiLMState | None:
+        """The state that ``state="carry"`` has reached, to go on from later; None at the beginning."""
+        return self._states.carried
+
+    @carried_state.setter
+    def carried_state(self, state: BiLMState | None) -> None:
+        self._states.carried = state
+
+    def fingerprint(self) -> str:
+        """A hash of all that vectors depend on besides their sentence: config, weights and start state."""
+        digest = hashlib.sha256(f"{self.bilm.config.model_dump_json()} {self.state}".encode())
+        start = self._states.begin(1).parts() if self.state == "warm" else {}
+        for name, tensor in sorted({**self.bilm.state_dict(), **start}.items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def reset_state(self) -> None:
+        """Forget the state carried from batch to batch; it changes nothing unless ``state="carry"``."""
+        self._states.reset()
+
+    def embed_layers(self, sentences: Iterable[Sentence], *, batch_size: int = 64) -> list[Vectors]:
+        """Return for every sentence an array (layers, tokens, width), unpadded, without boundary tokens."""
+        return list(self.iter_layers(sentences, batch_size=batch_size))
+
+    def iter_layers(self, sentences: Iterable[Sentence], *, batch_size: int = 64) -> Iterator[Vectors]:
+        """Yield what `embed_layers` returns, in the sentences' order, reading them as it goes."""
+        if isinstance(sentences, str):
+            raise InputError(
+                f"{sentences[:40]!r} is one string; give a list of sentences, such as [{sentences[:40]!r}]"
+            )
+        if batch_size < 1:
+            raise InputError(f"batch_size {batch_size}; expected 1 or more")
+        # Rows that carry their state must meet in the order given; all others are batched by length.
+        window_size = batch_size if self.state == "carry" else max(WINDOW, batch_size)
+        for window in windows(map(_as_tokens, sentences), window_size):
+            yield from self._embed_window(window, batch_size)
+        self._warn_of_cut_words()
+
+    def iter_unordered(
+        self, sentences: Sequence[Sequence[str]], *, batch_size: int = 64
+    ) -> Iterator[tuple[int, Vectors]]:
+        """Yield (index, layers) of tokenised sentences as they are computed: batch by batch of like length."""
+        if self.state == "carry":
+            # Rows that carry their state must meet in the order given.
+            batches = list(windows(range(len(sentences)), batch_size))
+        else:
+            lengths = [len(sentence) + 2 for sentence in sentences]
+            batches = batches_by_length(lengths, batch_size=batch_size, max_positions=MOST_POSITIONS)
+        for batch in batches:
+            yield from zip(batch, self._embed_batch([sentences[index] for index in batch]), strict=True)
+
+    def embed_tokens(
+        self, sentences: Iterable[Sentence], *, layer: Layer = "mean", batch_size: int = 64
+    ) -> list[Vectors]:
+        """Return for every sentence an array (tokens, width): one layer, or the mean of all."""
+        check_layer(layer, self.num_layers)
+        found = self.iter_layers(sentences, batch_size=batch_size)
+        return [pick_layers(layers_LTD, layer) for layers_LTD in found]
+
+    def encode(
+        self,
+        sentences: str | Iterable[Sentence],
+        *,
+        batch_size: int = 64,
+        show_progress_bar: bool = False,
+        normalize_embeddings: bool = False,
+        pooling: Pooling = "mean",
+        layer: Layer = "mean",
+    ) -> Vectors:
+        """Return one vector a text, (texts, width): the mean or maximum over its tokens.
+
+        A string may hold several sentences: each is run by itself, and all their tokens are pooled. A string on
+        its own gives one vector, (width,). A text without tokens gives zeros.
+        """
+        if isinstance(sentences, str):
+            alone_D: Vectors = self.encode(
+                [sentences],
+                batch_size=batch_size,
+                show_progress_bar=show_progress_bar,
+                normalize_embeddings=normalize_embeddings,
+                pooling=pooling,
+                layer=layer,
+            )[0]
+            return alone_D
+        check_pooling(pooling)
+        check_layer(layer, self.num_layers)
+        texts = [_as_sentences(text) for text in sentences]
+        flat = [sentence for text in texts for sentence in text]
+        found = self.iter_layers(_progress(flat) if show_progress_bar else flat, batch_size=batch_size)
+        pooled_ND = np.zeros((len(texts), self.width), dtype=np.float32)
+        for row, text in enumerate(texts):
+            tokens = [pick_layers(next(found), layer) for _ in text]
+            if tokens:
+                pooled_ND[row] = pool_tokens(np.concatenate(tokens), pooling)
+        if normalize_embeddings:
+            length_N1 = np.linalg.norm(pooled_ND, axis=1, keepdims=True)
+            pooled_ND /= np.where(length_N1 > 0, length_N1, 1)
+        return pooled_ND
+
+    def _embed_window(self, window: list[Sequence[str]], batch_size: int) -> Iterator[Vectors]:
+        found: list[Vectors | None] = [None] * len(window)
+        for index, layers_LTD in self.iter_unordered(window, batch_size=batch_size):
+            found[index] = layers_LTD
+        for layers in found:
+            assert layers is not None
+            yield layers
+
+    def _embed_batch(self, batch: list[Sequence[str]]) -> list[Vectors]:
+        bounded = [[BOS_WORD, *sentence, EOS_WORD] for sentence in batch]
+        distinct: dict[str, int] = {}
+        word_N = [distinct.setdefault(word, len(distinct)) for sentence in bounded for word in sentence]
+        encoded = encode_words(list(distinct), max_chars=self.bilm.config.char_encoder.max_chars)
+        self._cut_words.add(encoded)
+        lengths = [len(sentence) for sentence in bounded]
+        with torch.inference_mode():
+            vectors_WP = self.bilm.encode_tokens(torch.from_numpy(encoded.char_ids_WC).to(self.device))
+            tokens_NP = vectors_WP[torch.tensor(word_N, device=self.device)]
+            ragged = self.bilm.run(tokens_NP, lengths, self._states.begin(len(batch)))
+            self._states.end(ragged.final)
+            layers_LND = ragged.layers_LND.cpu().numpy()
+        ends = np.cumsum(lengths)
+        # Copies, so that one kept sentence does not keep its whole batch in memory.
+        return [layers_LND[:, end - length + 1 : end - 1].copy() for end, length in zip(ends, lengths, strict=True)]
+
+    def _warn_of_cut_words(self) -> None:
+        message = self._cut_words.message()
+        if message and not self._warned:
+            self._warned = True
+            warnings.warn(message, ElmokitWarning, stacklevel=3)
+
+
+def _as_tokens(sentence: Sentence) -> Sequence[str]:
+    if isinstance(sentence, str):
+        return tokenize(sentence)
+    for token in sentence:
+        if not isinstance(token, str):
+            raise InputError(f"a token is {token!r}, of type {type(token).__name__}; expected a string")
+    return sentence
+
+
+def _as_sentences(text: Sentence) -> list[Sentence]:
+    return list(split_sentences(text)) if isinstance(text, str) else [text]
+
+
+def _progress(sentences: list[Sentence]) -> Iterable[Sentence]:
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(sentences, description="embedding", console=Console(stderr=True))

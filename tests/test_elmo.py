@@ -1,0 +1,124 @@
+"""ELMo as a layer: what is trained, what is masked, what depends on the batch."""
+
+import pytest
+import torch
+from published import PublishedModel
+from torch import nn
+
+from elmokit.embed.elmo import Elmo
+from elmokit.embed.embedder import Embedder
+from elmokit.errors import InputError
+from elmokit.text.chars import pad_sentences
+
+SENTENCES = [["The", "bank", "closed", "."], ["Play"], ["Children", "play", "outside"]]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))]
+
+
+def char_ids(sentences: list[list[str]]) -> torch.Tensor:
+    return torch.from_numpy(pad_sentences(sentences, max_chars=50))
+
+
+def test_mixes_are_the_embedders_layers_mixed(published_model: PublishedModel) -> None:
+    elmo = Elmo.from_pretrained(published_model.pair, num_mixes=2, dropout=0.0)
+    with torch.no_grad():
+        elmo.mixes[1].weights.copy_(torch.tensor([3.0, 0.0, -1.0]))
+    out = elmo(char_ids(SENTENCES))
+    layers = Embedder.from_pretrained(published_model.pair).embed_layers(SENTENCES)
+    assert out.mask_BT.tolist() == [[True] * 4, [True] + [False] * 3, [True] * 3 + [False]]
+    for mix, vectors in zip(elmo.mixes, out.mixes, strict=True):
+        for row, layers_LTD in enumerate(layers):
+            expected = torch.einsum("l,ltd->td", mix.weights.softmax(0), torch.from_numpy(layers_LTD))
+            torch.testing.assert_close(vectors[row, : len(SENTENCES[row])], expected, atol=1e-5, rtol=0)
+            assert not vectors[row, len(SENTENCES[row]) :].any()
+
+
+def test_padding_and_batch_mates_never_change_a_vector(published_model: PublishedModel) -> None:
+    elmo = Elmo.from_pretrained(published_model.pair, dropout=0.0)
+    together = elmo(char_ids(SENTENCES)).mixes[0]
+    for row, sentence in enumerate(SENTENCES):
+        alone = elmo(char_ids([sentence])).mixes[0][0]
+        torch.testing.assert_close(together[row, : len(sentence)], alone, atol=1e-5, rtol=0)
+
+
+def test_boundaries_are_kept_on_request(published_model: PublishedModel) -> None:
+    ids = char_ids(SENTENCES)
+    with_boundaries = Elmo.from_pretrained(published_model.pair, dropout=0.0, keep_boundaries=True)(ids)
+    without = Elmo.from_pretrained(published_model.pair, dropout=0.0)(ids)
+    assert with_boundaries.mask_BT.sum(dim=1).tolist() == [6, 3, 5]
+    torch.testing.assert_close(with_boundaries.mixes[0][0, 1:5], without.mixes[0][0])
+    assert with_boundaries.mixes[0][1, 2].any()  # the end of the one-word sentence
+    assert not with_boundaries.mixes[0][1, 3:].any()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_frozen_bilm_gets_no_gradient_and_the_mixes_learn(published_model: PublishedModel, device: str) -> None:
+    torch.manual_seed(0)
+    elmo = Elmo.from_pretrained(published_model.pair, num_mixes=2, dropout=0.1)
+    model = nn.ModuleDict({"elmo": elmo, "head": nn.Linear(2 * elmo.width, 2)}).to(device)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.05)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    losses = []
+    for _ in range(30):
+        out = elmo(char_ids(SENTENCES).to(device))
+        first_word = torch.cat(out.mixes, dim=2)[:, 0]
+        loss = nn.functional.cross_entropy(model["head"](first_word), torch.tensor([0, 1, 0], device=device))
+        optimizer.zero_grad()
+        (loss + elmo.penalty(0.001)).backward()
+        optimizer.step()
+        losses.append(loss.item())
+    after = model.state_dict()
+    assert losses[-1] < losses[0] / 2
+    assert all(parameter.grad is None for parameter in elmo.bilm.parameters())
+    assert all(torch.equal(before[name], after[name]) for name in before if ".bilm." in name)
+    assert all(not torch.equal(before[name], after[name]) for name in before if ".mixes." in name)
+
+
+def test_with_requires_grad_every_parameter_of_the_bilm_gets_one(published_model: PublishedModel) -> None:
+    elmo = Elmo.from_pretrained(published_model.pair, requires_grad=True, dropout=0.0)
+    elmo(char_ids(SENTENCES)).mixes[0].square().sum().backward()
+    for name, parameter in elmo.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_dropout_is_off_in_eval(published_model: PublishedModel) -> None:
+    elmo = Elmo.from_pretrained(published_model.pair, dropout=0.5)
+    ids = char_ids(SENTENCES)
+    assert not torch.equal(elmo(ids).mixes[0], elmo(ids).mixes[0])
+    elmo.eval()
+    assert torch.equal(elmo(ids).mixes[0], elmo(ids).mixes[0])
+
+
+def test_carry_remembers_until_it_is_reset(published_model: PublishedModel) -> None:
+    elmo = Elmo.from_pretrained(published_model.pair, dropout=0.0, state="carry")
+    ids = char_ids(SENTENCES)
+    first, second = elmo(ids).mixes[0], elmo(ids).mixes[0]
+    assert (first - second).abs().max() > 1e-3
+    elmo.reset_state()
+    assert torch.equal(elmo(ids).mixes[0], first)
+
+
+@pytest.mark.parametrize("state", ["reset", "warm"])
+def test_other_policies_do_not_remember(published_model: PublishedModel, state: str) -> None:
+    elmo = Elmo.from_pretrained(published_model.pair, dropout=0.0, state=state)
+    ids = char_ids(SENTENCES)
+    assert torch.equal(elmo(ids).mixes[0], elmo(ids).mixes[0])
+
+
+def test_an_empty_sentence_is_all_padding(published_model: PublishedModel) -> None:
+    out = Elmo.from_pretrained(published_model.pair, dropout=0.0)(char_ids([["a", "b"], []]))
+    assert not out.mixes[0][1].any()
+    assert not out.mask_BT[1].any()
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (torch.zeros(2, 3, dtype=torch.long), r"shape \(2, 3\)"),
+        (torch.ones(2, 3, 49, dtype=torch.long), r"\(words, 50\)"),
+        (torch.tensor([[[1] * 50, [0] * 50, [1] * 50]]), "pad on the right"),
+    ],
+)
+def test_ids_of_a_wrong_shape_are_refused(published_model: PublishedModel, ids: torch.Tensor, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Elmo.from_pretrained(published_model.pair)(ids)
