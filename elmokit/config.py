@@ -1,9 +1,12 @@
-"""What a biLM is made of, as validated values.
+"""What a biLM is made of, as validated values; and how recipes, TOML files, become such values.
 
 Sizes that follow from others (the output width, the number of filters) are properties, never fields.
 """
 
-from collections.abc import Mapping
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
@@ -20,8 +23,11 @@ from elmokit.errors import ConfigError
 
 PAPER_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
-# Character ids as every interface has them: a byte's value plus one, then the five specials. 0 is no word at all.
-BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PAD_CHAR = 257, 258, 259, 260, 261
+# Character ids as every interface has them. A model's table has one row less: none for "no word here".
+NO_WORD = 0  # fills the places where a sentence has ended
+FIRST_BYTE = 1  # byte b has the id FIRST_BYTE + b
+BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD = 257, 258, 259, 260
+PAD_CHAR = 261  # fills a word up to max_chars; it has a learned vector, and the convolutions see it
 NUM_CHARS = 261
 
 Clip = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -119,13 +125,72 @@ def parse_config(kind: type[Config], values: Mapping[str, Any], *, source: str) 
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        faults = "; ".join(_describe(fault) for fault in error.errors())
+        faults = "; ".join(_describe(fault, kind) for fault in error.errors())
         raise ConfigError(f"{source}: {faults}") from None
 
 
-def _describe(fault: Any) -> str:
+def read_recipe(kind: type[Config], path: str | Path, overrides: Sequence[str]) -> Config:
+    """Read a TOML file as a ``kind``, some of its values replaced by ``key.sub=value``.
+
+    A value is read as TOML, or else taken as text. ``none`` stands for nothing, for which TOML has no word.
+    """
+    path = Path(path)
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such recipe; check the path, seen from {Path.cwd()}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; name a recipe, a TOML file") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); re-encode the file") from None
+    except tomllib.TOMLDecodeError as error:  # names line and column
+        raise ConfigError(f"{path}: not TOML: {error}") from None
+    for override in overrides:
+        _override(values, override)
+    return parse_config(kind, _without_none(values), source=" ".join([str(path), *overrides]))
+
+
+def _override(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    *tables, name = key.strip().split(".")
+    if not (equals and name and all(tables)):
+        raise ConfigError(f"{override!r} does not change a recipe; expected key.sub=value, as in training.epochs=3")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"{override!r}: {table} is a value in the recipe, and has nothing below it")
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        read = {}
+    values[name] = read["value"] if list(read) == ["value"] else text.strip()
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(part) for name, part in value.items()}
+    return None if value == "none" else value
+
+
+def _describe(fault: Any, kind: type[BaseModel]) -> str:
     where = ".".join(str(part) for part in fault["loc"])
     what = str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "extra_forbidden":
+        return f"{where}: there is no such key; {_nearest(fault['loc'], kind)}"
     if not where:
         return what
     return f"{where} = {fault['input']!r}: {what}" if fault["type"] != "missing" else f"{where}: {what}"
+
+
+def _nearest(place: Sequence[str | int], kind: type[BaseModel]) -> str:
+    """The known key that is most like an unknown one, or all that there are."""
+    *tables, unknown = map(str, place)
+    fields = kind.model_fields
+    for table in tables:
+        inner = fields[table].annotation if table in fields else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return "leave it out"
+        fields = inner.model_fields
+    if near := difflib.get_close_matches(unknown, fields, n=1):
+        return f"did you mean {'.'.join([*tables, near[0]])}?"
+    return f"known here: {', '.join(fields)}"

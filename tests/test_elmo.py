@@ -111,6 +111,11 @@ def test_an_empty_sentence_is_all_padding(published_model: PublishedModel) -> No
     assert not out.mask_BT[1].any()
 
 
+def test_no_sentences_give_no_vectors(published_model: PublishedModel) -> None:
+    out = Elmo.from_pretrained(published_model.pair)(torch.zeros(0, 3, 50, dtype=torch.long))
+    assert out.mixes[0].shape == (0, 3, 16)
+
+
 @pytest.mark.parametrize(
     ("ids", "message"),
     [

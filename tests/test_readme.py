@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from published import make_published
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -118,6 +119,8 @@ def in_empty_folder(tmp_path, monkeypatch):
 
 
 def test_the_readme_runs():
+    # Of the published width, so that the page shows the shapes that its readers get.
+    make_published(Path("elmo"), dim=520, projection_dim=512, filters=((1, 256), (2, 512)), n_highway=1)
     assert run_page(README.read_text(encoding="utf-8")) > 0
 
 

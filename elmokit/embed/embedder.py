@@ -100,6 +100,10 @@ class Embedder:
             digest.update(tensor.detach().cpu().contiguous().numpy().data)
         return digest.hexdigest()
 
+    def tokenize(self, sentence: str) -> list[str]:
+        """The tokens that a raw sentence is embedded as."""
+        return tokenize(sentence)
+
     def reset_state(self) -> None:
         """Forget the state carried from batch to batch; it changes nothing unless ``state="carry"``."""
         self._states.reset()

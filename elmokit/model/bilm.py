@@ -107,7 +107,9 @@ class BiLM(nn.Module):
         lengths_B = mask_BT.sum(dim=1) + 2
         with_boundaries_BT = torch.arange(mask_BT.shape[1] + 2, device=mask_BT.device) < lengths_B[:, None]
         words_NC = add_boundaries(char_ids_BTC, lengths_B)[with_boundaries_BT]
-        distinct_WC, word_N = words_NC.unique(dim=0, return_inverse=True)
+        distinct_WC, word_N = words_NC, torch.arange(len(words_NC), device=words_NC.device)
+        if len(words_NC):  # torch finds no distinct rows among none
+            distinct_WC, word_N = words_NC.unique(dim=0, return_inverse=True)
         tokens_NP = self.encode_tokens(distinct_WC)[word_N]
         start = start or self.zero_state(len(lengths_B))
         ragged = self.run(tokens_NP, lengths_B.tolist(), start)

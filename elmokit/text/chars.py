@@ -12,27 +12,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from elmokit.config import (
+    BEGIN_SENTENCE,
+    BEGIN_WORD,
+    END_SENTENCE,
+    END_WORD,
+    FIRST_BYTE,
+    NO_WORD,
+    PAD_CHAR,
+)
 from elmokit.errors import InputError
 
 CharIds = npt.NDArray[np.int64]
-
-MASK_ID = 0
-"""Fills the places where a sentence has no word."""
-FIRST_BYTE_ID = 1
-"""Byte b has the id FIRST_BYTE_ID + b."""
-BEGIN_SENTENCE_ID = 257
-END_SENTENCE_ID = 258
-BEGIN_WORD_ID = 259
-END_WORD_ID = 260
-PAD_ID = 261
-"""Fills a word's row after its end. Unlike MASK_ID it has a learned vector, and the convolutions see it."""
 
 BOS_WORD = "<S>"
 EOS_WORD = "</S>"
 MIN_CHARS = 3
 """Begin-word, one byte, end-word."""
 
-_BOUNDARY_IDS = {BOS_WORD: BEGIN_SENTENCE_ID, EOS_WORD: END_SENTENCE_ID}
+_BOUNDARY_IDS = {BOS_WORD: BEGIN_SENTENCE, EOS_WORD: END_SENTENCE}
 _QUOTED_CHARS = 20
 
 
@@ -63,13 +61,13 @@ def encode_words(words: Sequence[str], *, max_chars: int) -> EncodedWords:
     cut_rows = np.flatnonzero(lengths_W > num_bytes).tolist()
     np.minimum(lengths_W, num_bytes, out=lengths_W)
 
-    char_ids_WC = np.full((len(encoded), max_chars), PAD_ID, dtype=np.int64)
-    char_ids_WC[:, 0] = BEGIN_WORD_ID
+    char_ids_WC = np.full((len(encoded), max_chars), PAD_CHAR, dtype=np.int64)
+    char_ids_WC[:, 0] = BEGIN_WORD
     # numpy cuts each item at num_bytes and fills it up with zeros; the mask tells the fill from a real zero byte.
     bytes_WN = np.array(encoded, dtype=f"S{num_bytes}").view(np.uint8).reshape(len(encoded), num_bytes)
     real_WN = np.arange(num_bytes) < lengths_W[:, None]
-    np.add(bytes_WN, FIRST_BYTE_ID, out=char_ids_WC[:, 1:-1], where=real_WN, dtype=np.int64)
-    char_ids_WC[np.arange(len(encoded)), lengths_W + 1] = END_WORD_ID
+    np.add(bytes_WN, FIRST_BYTE, out=char_ids_WC[:, 1:-1], where=real_WN, dtype=np.int64)
+    char_ids_WC[np.arange(len(encoded)), lengths_W + 1] = END_WORD
     for row, word in enumerate(words):
         if word in _BOUNDARY_IDS:
             char_ids_WC[row] = _boundary_row(_BOUNDARY_IDS[word], max_chars)
@@ -87,7 +85,7 @@ def pad_sentences(sentences: Sequence[Sequence[str]], *, max_chars: int) -> Char
         _check(sentence, max_chars)
     lengths_B = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
     num_tokens = int(lengths_B.max(initial=0))
-    char_ids_BTC = np.full((len(sentences), num_tokens, max_chars), MASK_ID, dtype=np.int64)
+    char_ids_BTC = np.full((len(sentences), num_tokens, max_chars), NO_WORD, dtype=np.int64)
     words = [word for sentence in sentences for word in sentence]
     real_BT = np.arange(num_tokens) < lengths_B[:, None]
     char_ids_BTC[real_BT] = encode_words(words, max_chars=max_chars).char_ids_WC
@@ -148,8 +146,8 @@ def _leading_bytes(word: str, count: int) -> bytes:
 
 
 def _boundary_row(boundary_id: int, max_chars: int) -> CharIds:
-    row_C = np.full(max_chars, PAD_ID, dtype=np.int64)
-    row_C[:3] = BEGIN_WORD_ID, boundary_id, END_WORD_ID
+    row_C = np.full(max_chars, PAD_CHAR, dtype=np.int64)
+    row_C[:3] = BEGIN_WORD, boundary_id, END_WORD
     return row_C
 
 

@@ -1,0 +1,347 @@
+"""The command line: each verb reads its options, imports its room and calls one function.
+
+Data goes to stdout and messages to stderr. Exit codes: 0, 1 (failed), 2 (usage), 130 (interrupted).
+Nothing heavy is imported here, so that ``elmokit --help`` answers at once.
+"""
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+
+import typer
+
+from elmokit import __version__
+from elmokit.errors import ElmokitError, InputError
+
+if TYPE_CHECKING:
+    from elmokit.embed.files import EmbedReport, Progress, Shard
+    from elmokit.weights.source import Source
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="elmokit",
+    help="ELMo on PyTorch: contextual word vectors from every layer of a character biLM.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# "\b" keeps a paragraph's lines as they are.
+EMBED_EPILOG = """\b
+What OUT holds, by its suffix. Lines are counted from 0 over all inputs.
+  .safetensors  vectors (tokens, [layers,] width), and offsets:
+                line i is vectors[offsets[i]:offsets[i + 1]]
+  .npy          the same vectors; the offsets are in NAME.offsets.npy
+  .hdf5         a dataset a line, named by its number: ([layers,] tokens,
+                width)
+  .jsonl        an object a line: line, tokens, vectors
+
+Pooled, a line is one vector, and there are no offsets. Shards are pieces in order: put them one after the other."""
+MODEL_HELP = "A folder, or the two files of a published model: its options.json and its .hdf5."
+
+
+def main() -> None:
+    """Run the command, and turn every failure into one line and an exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: list[str]) -> int:
+    """Run the command with these arguments; return its exit code."""
+    debug = "--debug" in args
+    try:
+        with _warnings_as_lines():
+            command = typer.main.get_command(app)
+            with command.make_context("elmokit", [arg for arg in args if arg != "--debug"]) as context:
+                command.invoke(context)
+            sys.stdout.flush()
+    except typer.Exit as end:
+        return end.exit_code
+    except typer.TyperException as error:
+        return _fail(f"{error.format_message()} (see: elmokit --help)", USAGE, debug=debug)
+    except KeyboardInterrupt as error:
+        return _fail("; ".join(["interrupted", *map(str, error.args)]), INTERRUPTED, debug=debug)
+    except BrokenPipeError:
+        # Whoever read has had enough. What is still in the buffer must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except ElmokitError as error:
+        return _fail(str(error), FAILED, debug=debug)
+    except MemoryError:
+        return _fail("out of memory; use a smaller --batch-size, or split long lines", FAILED, debug=debug)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}", FAILED, debug=debug)
+    except Exception as error:  # noqa: BLE001  the last resort: no traceback for a user who did not ask for one
+        return _fail(f"{type(error).__name__}: {error}; use --debug for the traceback", FAILED, debug=debug)
+    return 0
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so
+    if wanted:
+        typer.echo(f"elmokit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def elmokit(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """ELMo on PyTorch: contextual word vectors from every layer of a character biLM."""
+    del version, debug  # the first was answered, and `run` has seen the second
+
+
+@app.command(no_args_is_help=True, epilog=EMBED_EPILOG)
+def embed(
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="IN", help="Text files, also .gz and .xz, patterns, or - for stdin.")
+    ],
+    *,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="OUT", help="File for the vectors, or - for JSON lines on stdout.")
+    ],
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)] = None,
+    state: Annotated[
+        Literal["reset", "warm", "carry"],
+        typer.Option(help="Every sentence begins from zero, from a settled state, or where the last one ended."),
+    ] = "reset",
+    file_format: Annotated[
+        Literal["safetensors", "hdf5", "npy", "jsonl"] | None,
+        typer.Option("--format", help="By default what OUT's suffix says.", show_default=False),
+    ] = None,
+    dtype: Annotated[
+        Literal["float16", "float32"] | None,
+        typer.Option(help="By default float16 in safetensors and npy, float32 elsewhere.", show_default=False),
+    ] = None,
+    layers: Annotated[
+        str, typer.Option(metavar="WHICH", help="all, mean, a layer's number, or a weighted sum: mix:0.2,0.5,0.3")
+    ] = "all",
+    pool: Annotated[Literal["none", "mean", "max"], typer.Option(help="Make a line's tokens one vector.")] = "none",
+    tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Sentences that run together.")] = 64,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Do part I of N, into OUT-0000I-of-0000N.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
+) -> None:
+    """Turn text into vectors, a line a sentence.
+
+    Cut off, the same command goes on where it stopped. OUT appears when it is whole.
+    """
+    if not model:
+        raise InputError("no model; name one with --model, a folder or a published model's two files")
+    source = _model_source(model)
+    from elmokit.embed.embedder import Embedder
+    from elmokit.embed.files import embed_files, parse_shard
+    from elmokit.embed.picking import parse_layers
+
+    which, part = parse_layers(layers), None if shard is None else parse_shard(shard)
+    embedder = Embedder.from_pretrained(source, state=state)
+    with _progress_shown() as progress, _interruption_explained(output, part):
+        report = embed_files(
+            embedder,
+            inputs,
+            output,
+            file_format=file_format,
+            dtype=dtype,
+            layers=which,
+            pool=None if pool == "none" else pool,
+            tokenized=tokenized,
+            batch_size=batch_size,
+            shard=part,
+            replace=force,
+            progress=progress,
+        )
+    _tell_of(report, max_chars=embedder.bilm.config.char_encoder.max_chars)
+
+
+@app.command(no_args_is_help=True)
+def convert(
+    model: Annotated[list[str], typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The new folder.")],
+    to: Annotated[
+        Literal["elmokit", "hdf5"], typer.Option(help="Our format, or the published options.json and weights.hdf5.")
+    ] = "elmokit",
+    dtype: Annotated[Literal["float16", "float32"], typer.Option(help="How the weights are stored.")] = "float32",
+    force: Annotated[bool, typer.Option("--force", help="Replace the model in FOLDER.")] = False,
+) -> None:
+    """Convert a model between the published format and ours."""
+    source = _model_source(model)
+    from elmokit.embed.conversion import convert_model
+
+    convert_model(source, output, to=to, half=dtype == "float16", overwrite=force)
+
+
+@app.command(no_args_is_help=True)
+def info(
+    model: Annotated[list[str], typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Say what a model is: its layers, sizes, parameters and files."""
+    source = _model_source(model)
+    from elmokit.embed.description import describe_model
+
+    described = describe_model(source)
+    if as_json:
+        typer.echo(json.dumps(described, indent=2))
+    else:
+        _print_table(described)
+
+
+def _model_source(paths: list[str]) -> "Source":
+    """A folder, or a pair (options, weights) given in either order."""
+    match paths:
+        case [folder]:
+            return folder
+        case [first, second]:
+            return (first, second) if first.endswith(".json") else (second, first)
+    raise InputError(f"{len(paths)} paths for one model; expected a folder, or an options.json and a .hdf5")
+
+
+def _print_table(described: dict[str, dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for heading, values in described.items():
+        table.add_row(f"[bold]{heading.replace('_', ' ')}", "")
+        for name, value in values.items():
+            if heading != "files":
+                table.add_row(f"  {name.replace('_', ' ')}", _in_words(value))
+    console = Console(highlight=False)
+    console.print(table)
+    # A hash is too wide for the table.
+    for name, file in described["files"].items():
+        known = f", published as {file['published_as']}" if file["published_as"] else ""
+        console.print(
+            f"  {name}, {file['bytes']:,} bytes{known}\n    sha256 {file['sha256']}", soft_wrap=True, markup=False
+        )
+
+
+def _in_words(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case None:
+            return "none"
+        case list():
+            return "\n".join(map(_in_words, value))
+        case dict():
+            return ", ".join(f"{name.replace('_', ' ')} {_in_words(part)}" for name, part in value.items())
+    return str(value)
+
+
+@contextmanager
+def _progress_shown() -> "Iterator[Callable[[Progress], None]]":
+    """Say where a job goes on; on a terminal also show how far it is, how fast, and how long it will take."""
+    if not sys.stderr.isatty():
+        yield _Watcher(lambda *_: None)
+        return
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.SpinnerColumn(),
+        bars.BarColumn(bar_width=None),
+        bars.TextColumn("{task.completed:,.0f} lines"),
+        bars.TextColumn("{task.fields[rate]:,.0f} words/s"),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+        task = bar.add_task("embed", total=None, rate=0.0)
+
+        def show(progress: "Progress", new_tokens: int) -> None:
+            rate = new_tokens / (bar.tasks[0].elapsed or 1)
+            bar.update(task, completed=progress.lines, total=progress.total_lines, rate=rate)
+
+        yield _Watcher(show)
+
+
+class _Watcher:
+    """Hears how far a job is, and knows where this run began."""
+
+    def __init__(self, show: "Callable[[Progress, int], None]") -> None:
+        self._show = show
+        self._first: Progress | None = None
+
+    def __call__(self, progress: "Progress") -> None:
+        if self._first is None:
+            self._first = progress
+            if progress.lines:
+                _say(f"going on after {progress.lines:,} of {progress.total_lines:,} lines")
+        self._show(progress, progress.tokens - self._first.tokens)
+
+
+@contextmanager
+def _interruption_explained(output: str, shard: "Shard | None") -> Iterator[None]:
+    """Say after Ctrl-C what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from elmokit.embed.partial import partial_folder
+
+        target = Path(output) if shard is None else shard.path(Path(output))
+        kept = partial_folder(Path(os.path.realpath(target)))
+        if not kept.exists():
+            raise
+        told = f"what is done is kept in {os.path.relpath(kept)}, the same command goes on from there"
+        raise KeyboardInterrupt(told) from None
+
+
+def _tell_of(report: "EmbedReport", *, max_chars: int) -> None:
+    if report.cut_words:
+        words = "1 word is longer" if report.cut_words == 1 else f"{report.cut_words:,} words are longer"
+        was = "was" if report.cut_words == 1 else "were"
+        _say(f"warning: {words} than {max_chars - 2} bytes and {was} cut; split such words if the difference matters")
+    if sys.stderr.isatty():
+        _say(f"{report.output}: {report.lines:,} lines, {report.tokens:,} tokens in {report.seconds:,.1f} s")
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Show what the library warns of as a line each, without the line of code."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        del category, filename, lineno, file, line
+        _say(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _fail(message: str, code: int, *, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    _say(message)
+    return code
+
+
+def _say(message: str) -> None:
+    """A message to the user, one line."""
+    typer.echo(f"elmokit: {' '.join(message.split())}", err=True)

@@ -1,0 +1,215 @@
+"""Work on an output file that is not finished: it survives any end of the process, and can be taken up again.
+
+Beside OUT stands the folder OUT.partial:
+
+lock        held as long as a process works here
+job.json    what the job is, and how far it surely got: lines, tokens, bytes of every file that grows
+vectors …   the files that grow; what is in them beyond the bytes in job.json never happened
+state-N     under ``carry``, the state after line N
+
+After each step the files are flushed to the disk, then job.json is exchanged by rename. So at any moment it tells
+of work that is whole. The finished file is renamed to OUT, and the folder removed.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from elmokit.atomic import ADVICE, atomic_file
+from elmokit.errors import OutputError
+
+LOCK, JOURNAL, STATE = "lock", "job.json", "state-"
+OURS = (LOCK, JOURNAL, STATE, "vectors", "offsets", "lines", "finished", ".elmokit-")  # how our files' names begin
+
+
+@dataclass(frozen=True)
+class Done:
+    """How far a job got."""
+
+    lines: int = 0
+    tokens: int = 0
+    cut_words: int = 0
+
+
+class Partial:
+    """The folder of one unfinished output, locked, with its files open to grow."""
+
+    def __init__(self, target: Path, job: Mapping[str, Any], *, resume: bool) -> None:
+        self.target = target
+        self.resume = resume
+        self.folder = partial_folder(target)
+        self.done = Done()
+        self.parts: dict[str, BinaryIO] = {}
+        self.sizes: dict[str, int] = {}
+        self._job = dict(job)
+
+    @property
+    def state_path(self) -> Path:
+        """Where the carried state is that belongs to what is done."""
+        return self.folder / f"{STATE}{self.done.lines}"
+
+    def commit(self, done: Done, *, state: bytes | None) -> None:
+        """Make everything written so far count, for good."""
+        with self.explained():
+            for name, file in self.parts.items():
+                file.flush()
+                os.fsync(file.fileno())
+                self.sizes[name] = file.tell()
+            last_state, self.done = self.state_path, done
+            if state is not None:
+                with atomic_file(self.state_path) as temporary:
+                    temporary.write_bytes(state)
+            self._write_journal()
+            if last_state != self.state_path:
+                last_state.unlink(missing_ok=True)
+
+    def publish(self, finished: Path) -> None:
+        """Give the finished file, one of this folder, its name, and remove the folder."""
+        with self.explained():
+            with finished.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(finished, self.target)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the folder."""
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn a failure to write into an ``OutputError`` that says how to go on."""
+        try:
+            yield
+        except OutputError:
+            raise
+        except OSError as error:
+            reason, advice = error.strerror or str(error), ADVICE.get(error.errno or 0, "write elsewhere")
+            kept = ". What is done is kept: the same command goes on from there" if self.resume else ""
+            raise OutputError(f"{self.target}: cannot be written: {reason}; {advice}{kept}") from error
+
+    def begin(self, reserved: Mapping[str, int]) -> None:
+        """Begin anew, with files of so many zero bytes."""
+        for path in self.folder.iterdir():
+            if path.name != LOCK:
+                path.unlink()
+        self._write_journal()
+        for name, num_bytes in reserved.items():
+            (self.folder / name).write_bytes(bytes(num_bytes))
+        self._open(reserved)
+        self.commit(Done(), state=None)
+
+    def go_on(self, journal: Mapping[str, Any]) -> None:
+        """Take up what the journal tells of."""
+        self.done = Done(**journal["done"])
+        self._open(journal["sizes"])
+
+    def _open(self, sizes: Mapping[str, int]) -> None:
+        for name, num_bytes in sizes.items():
+            file = self.parts[name] = (self.folder / name).open("r+b")
+            file.truncate(num_bytes)
+            file.seek(num_bytes)
+            self.sizes[name] = num_bytes
+
+    def close(self) -> None:
+        """Close the files, whatever is in them."""
+        for file in self.parts.values():
+            try:
+                file.close()
+            except OSError:
+                continue  # on a full disk; what did not get there does not count
+
+    def _write_journal(self) -> None:
+        journal = {"job": self._job, "done": asdict(self.done), "sizes": self.sizes}
+        with atomic_file(self.folder / JOURNAL) as temporary:
+            temporary.write_text(json.dumps(journal, indent=1) + "\n", encoding="utf-8")
+
+
+def partial_folder(target: Path) -> Path:
+    """Where the unfinished work for an output is."""
+    return target.with_name(f"{target.name}.partial")
+
+
+@contextmanager
+def open_partial(
+    target: Path, job: Mapping[str, Any], *, reserved: Mapping[str, int], resume: bool, replace: bool
+) -> Iterator[Partial]:
+    """Open the unfinished work for ``target``: where it was left if ``resume``, else from the beginning.
+
+    Work of another job is only thrown away with ``replace``. If nothing was done by the end, the folder goes.
+    """
+    partial = Partial(target, job, resume=resume)
+    with partial.explained():
+        partial.folder.mkdir(exist_ok=True)
+    with _locked(partial.folder):
+        journal = _read_journal(partial.folder)
+        same = journal is not None and journal["job"] == json.loads(json.dumps(job))
+        _refuse_foreign_files(partial.folder)
+        if journal is not None and not (same or replace):
+            _refuse_other_work(partial.folder, journal["job"], json.loads(json.dumps(job)))
+        with partial.explained():
+            if same and resume and journal is not None and _is_intact(partial.folder, journal):
+                partial.go_on(journal)
+            else:
+                partial.begin(reserved)
+        try:
+            yield partial
+        finally:
+            partial.close()
+            if not (resume and partial.done.lines):
+                partial.discard()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the system lets go of it when the process ends, however it ends."""
+    with (folder / LOCK).open("wb") as file:
+        if sys.platform != "win32":
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OutputError(
+                    f"{folder}: another process is at work on it; wait for it, or write elsewhere"
+                ) from None
+        yield
+
+
+def _read_journal(folder: Path) -> dict[str, Any] | None:
+    """What a folder's journal says; None if it has none that was begun."""
+    try:
+        journal = json.loads((folder / JOURNAL).read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{folder / JOURNAL}: cannot be read ({error}); remove the folder {folder}") from error
+    return dict(journal)
+
+
+def _refuse_foreign_files(folder: Path) -> None:
+    foreign = sorted(path.name for path in folder.iterdir() if not path.name.startswith(OURS))
+    if foreign:
+        raise OutputError(f"{folder}: is in the way and holds {foreign[0]}, not elmokit's; move it, or write elsewhere")
+
+
+def _refuse_other_work(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    raise OutputError(
+        f"{folder}: holds the unfinished work of another job (other {', '.join(changed)}); "
+        "finish that one, remove the folder, or replace it (--force)"
+    )
+
+
+def _is_intact(folder: Path, journal: Mapping[str, Any]) -> bool:
+    """Whether all that the journal tells of is there; it is not if the file had been renamed already."""
+    sizes: Mapping[str, int] = journal["sizes"]
+    return bool(sizes) and all(
+        (folder / name).is_file() and (folder / name).stat().st_size >= size for name, size in sizes.items()
+    )

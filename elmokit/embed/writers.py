@@ -1,0 +1,277 @@
+"""The file formats for vectors: how a line is added to unfinished work, and how that becomes the finished file.
+
+Unfinished work is one or two files that only grow (`elmokit.embed.partial`). Three of the formats keep rows, one
+a token (or one a line, if pooled), and where each line's rows end. Lines are counted from 0 over all inputs.
+
+safetensors  tensors ``vectors`` (rows, [layers,] width) and ``offsets``: line i is vectors[offsets[i]:offsets[i + 1]]
+npy          the same two, offsets in a second file, NAME.offsets.npy
+hdf5         a dataset a line, named by its number: ([layers,] tokens, width), as AllenNLP's ``elmo`` command wrote
+jsonl        an object a line: {"line": 0, "tokens": […], "vectors": …}, shaped as in hdf5
+
+Pooled, a line is one row, and there are no offsets.
+
+Shapes: L layers, T tokens, D width; any of L and T can be absent.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.atomic import atomic_file
+from elmokit.errors import InputError
+
+FormatName = Literal["safetensors", "hdf5", "npy", "jsonl"]
+DTypeName = Literal["float16", "float32"]
+Parts = Mapping[str, BinaryIO]
+
+VECTORS, OFFSETS, LINES = "vectors", "offsets", "lines"
+SAFETENSORS_HEADER, NPY_HEADER = 1024, 128  # bytes; both formats allow blanks at a header's end
+OFFSET_BYTES = 8
+DIGITS = {"float16": 5, "float32": 9}  # decimal digits that give the same number again
+SAFETENSORS_TYPES = {"float16": "F16", "float32": "F32"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a row of vectors is."""
+
+    dtype: DTypeName
+    num_layers: int | None
+    """None where the layers were made one."""
+    width: int
+    pooled: bool
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return (self.width,) if self.num_layers is None else (self.num_layers, self.width)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return int(np.prod(self.row_shape)) * self.numpy_dtype.itemsize
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The stored type, little-endian on every machine."""
+        return np.dtype(self.dtype).newbyteorder("<")
+
+
+@dataclass(frozen=True)
+class EmbeddedLine:
+    """A line and its vectors."""
+
+    number: int
+    tokens: list[str]
+    vectors: NDArray[np.floating[Any]]  # (L, T, D), (T, D), (L, D) or (D,), as stored
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """Finished work that is not yet in its format: the files that grew, and what there is to say about them."""
+
+    folder: Path
+    target: Path
+    """Where the finished file will be."""
+    layout: Layout
+    first_line: int
+    num_lines: int
+    sizes: Mapping[str, int]
+    """Bytes of each file that count."""
+    about: Mapping[str, str]
+    """Said in the file, where the format has a place for it."""
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How vectors are written to one kind of file."""
+
+    name: FormatName
+    suffixes: tuple[str, ...]
+    dtype: DTypeName
+    """Unless another is asked for."""
+    reserved: Mapping[str, int]
+    """The files that grow, and how many zero bytes each begins with: room for a header, or the first offset."""
+    write_line: Callable[[Parts, EmbeddedLine, Layout], None]
+    finish: Callable[[Unfinished], Path]
+    """Make the finished file in the folder, and files beside the target; can be repeated after it was cut off."""
+    beside: Callable[[Path], list[Path]] = lambda _: []
+    """Names of files beside the target."""
+
+
+def find_format(output: Path, name: FormatName | None) -> FileFormat:
+    """The format of a given name, or the one that the output's suffix says."""
+    if name is not None:
+        if name not in FORMATS:
+            raise InputError(f"format {name!r}; expected one of {', '.join(FORMATS)}")
+        return FORMATS[name]
+    for file_format in FORMATS.values():
+        if output.suffix.lower() in file_format.suffixes:
+            return file_format
+    known = ", ".join(suffix for file_format in FORMATS.values() for suffix in file_format.suffixes)
+    raise InputError(f"{output}: the suffix {output.suffix!r} says no format; use one of {known}, or name the format")
+
+
+def to_stored(vectors: NDArray[np.float32], layout: Layout) -> NDArray[np.floating[Any]]:
+    """Vectors in the type in which they are stored; what it cannot hold is an error, not infinity."""
+    with np.errstate(over="raise"):
+        try:
+            return vectors.astype(layout.numpy_dtype, copy=False)
+        except FloatingPointError:
+            largest = float(np.abs(vectors).max())
+            raise InputError(f"a vector has the value {largest:g}, too large for {layout.dtype}; use float32") from None
+
+
+def _write_rows(parts: Parts, line: EmbeddedLine, layout: Layout, *, header_bytes: int) -> None:
+    vectors = line.vectors
+    if layout.num_layers is not None and not layout.pooled:
+        vectors = vectors.swapaxes(0, 1)  # a token's layers side by side, so that a line is one piece
+    parts[VECTORS].write(vectors.tobytes())
+    num_rows = (parts[VECTORS].tell() - header_bytes) // layout.row_bytes
+    parts[OFFSETS].write(num_rows.to_bytes(OFFSET_BYTES, "little"))
+
+
+def _write_json_line(parts: Parts, line: EmbeddedLine, layout: Layout) -> None:
+    head = json.dumps({"line": line.number, "tokens": line.tokens}, ensure_ascii=False).removesuffix("}")
+    text = f'{head}, "vectors": {_json_array(line.vectors, DIGITS[layout.dtype])}}}\n'
+    # A lone surrogate has no UTF-8; it cannot come from a file, only from whoever makes lines in a program.
+    parts[LINES].write(text.encode("utf-8"))
+
+
+def _json_array(array: NDArray[np.floating[Any]], digits: int) -> str:
+    if array.ndim > 1:
+        return "[" + ", ".join(_json_array(part, digits) for part in array) + "]"
+    return "[" + ", ".join(map(f"%.{digits}g".__mod__, array.tolist())) + "]"
+
+
+def _finish_safetensors(work: Unfinished) -> Path:
+    vectors_bytes = work.sizes[VECTORS] - SAFETENSORS_HEADER
+    header: dict[str, Any] = {"__metadata__": dict(work.about)}
+    header[VECTORS] = {
+        "dtype": SAFETENSORS_TYPES[work.layout.dtype],
+        "shape": [vectors_bytes // work.layout.row_bytes, *work.layout.row_shape],
+        "data_offsets": [0, vectors_bytes],
+    }
+    path = work.folder / VECTORS
+    with path.open("r+b") as file:
+        file.truncate(work.sizes[VECTORS])
+        if not work.layout.pooled:
+            header[OFFSETS] = {
+                "dtype": "I64",
+                "shape": [work.num_lines + 1],
+                "data_offsets": [vectors_bytes, vectors_bytes + work.sizes[OFFSETS]],
+            }
+            file.seek(0, 2)
+            _append_offsets(work, file)
+        text = json.dumps(header).encode()
+        room = SAFETENSORS_HEADER - 8
+        assert len(text) <= room
+        file.seek(0)
+        file.write(room.to_bytes(8, "little") + text.ljust(room))
+    return path
+
+
+def _finish_npy(work: Unfinished) -> Path:
+    if not work.layout.pooled:
+        with atomic_file(offsets_path(work.target)) as temporary, temporary.open("wb") as file:
+            file.write(_npy_header("<i8", (work.num_lines + 1,)))
+            _append_offsets(work, file)
+    path = work.folder / VECTORS
+    num_rows = (work.sizes[VECTORS] - NPY_HEADER) // work.layout.row_bytes
+    with path.open("r+b") as file:
+        file.write(_npy_header(work.layout.numpy_dtype.str, (num_rows, *work.layout.row_shape)))
+    return path
+
+
+def _npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
+    """An .npy header of version 1.0, of one length whatever the shape, so that it can be filled in last."""
+    text = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
+    start = b"\x93NUMPY\x01\x00" + (NPY_HEADER - 10).to_bytes(2, "little")
+    return (start + text).ljust(NPY_HEADER - 1) + b"\n"
+
+
+def offsets_path(output: Path) -> Path:
+    """Where the offsets are that belong to an .npy file of vectors."""
+    return output.with_name(f"{output.stem}.offsets.npy")
+
+
+def _append_offsets(work: Unfinished, file: BinaryIO) -> None:
+    with (work.folder / OFFSETS).open("rb") as offsets:
+        shutil.copyfileobj(offsets, file)
+
+
+def _finish_hdf5(work: Unfinished) -> Path:
+    import h5py  # type: ignore[import-untyped]
+
+    path = work.folder / "finished.hdf5"
+    with h5py.File(path, "w") as file:
+        for number, vectors in _stored_lines(work):
+            file.create_dataset(str(number), data=vectors, track_times=False)
+    return path
+
+
+def _stored_lines(work: Unfinished) -> Iterator[tuple[int, NDArray[np.floating[Any]]]]:
+    """Read the rows back, a line at a time, each in the shape that `EmbeddedLine` has."""
+    layout = work.layout
+    with (work.folder / VECTORS).open("rb") as vectors, (work.folder / OFFSETS).open("rb") as offsets:
+        start = int.from_bytes(offsets.read(OFFSET_BYTES), "little")
+        for number in range(work.first_line, work.first_line + work.num_lines):
+            end = int.from_bytes(offsets.read(OFFSET_BYTES), "little")
+            content = vectors.read((end - start) * layout.row_bytes)
+            rows = np.frombuffer(content, dtype=layout.numpy_dtype).reshape(end - start, *layout.row_shape)
+            if layout.pooled:
+                yield number, rows[0]
+            else:
+                yield number, rows if layout.num_layers is None else rows.swapaxes(0, 1)
+            start = end
+
+
+def _finish_jsonl(work: Unfinished) -> Path:
+    return work.folder / LINES
+
+
+FORMATS: dict[str, FileFormat] = {
+    file_format.name: file_format
+    for file_format in (
+        FileFormat(
+            name="safetensors",
+            suffixes=(".safetensors",),
+            dtype="float16",
+            reserved={VECTORS: SAFETENSORS_HEADER, OFFSETS: OFFSET_BYTES},
+            write_line=partial(_write_rows, header_bytes=SAFETENSORS_HEADER),
+            finish=_finish_safetensors,
+        ),
+        FileFormat(
+            name="hdf5",
+            suffixes=(".hdf5", ".h5"),
+            dtype="float32",
+            reserved={VECTORS: 0, OFFSETS: OFFSET_BYTES},
+            write_line=partial(_write_rows, header_bytes=0),
+            finish=_finish_hdf5,
+        ),
+        FileFormat(
+            name="npy",
+            suffixes=(".npy",),
+            dtype="float16",
+            reserved={VECTORS: NPY_HEADER, OFFSETS: OFFSET_BYTES},
+            write_line=partial(_write_rows, header_bytes=NPY_HEADER),
+            finish=_finish_npy,
+            beside=lambda target: [offsets_path(target)],
+        ),
+        FileFormat(
+            name="jsonl",
+            suffixes=(".jsonl",),
+            dtype="float32",
+            reserved={LINES: 0},
+            write_line=_write_json_line,
+            finish=_finish_jsonl,
+        ),
+    )
+}

@@ -1,0 +1,356 @@
+"""AllenNLP's ELMo classes by their old names, arguments and results, so that code written for them runs again.
+
+Change ``from allennlp.modules.elmo import Elmo, batch_to_ids`` to ``from elmokit.integrations.allennlp import …``.
+As in AllenNLP the LSTMs carry their state from batch to batch, so a sentence's vectors depend on what was read
+before. Every class here takes ``state="reset"`` to end that.
+
+Shapes: B sentences, T tokens, C character ids a word, L layers, D width, S any leading sizes.
+"""
+# ruff: noqa: FBT001, FBT002 - positional flags are AllenNLP's signatures.
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, TypedDict
+
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from elmokit.atomic import atomic_file
+from elmokit.embed.elmo import drop_boundaries, read_layers
+from elmokit.embed.embedder import Embedder
+from elmokit.embed.picking import Layers, Vectors, pick_layers
+from elmokit.embed.state import StartStates, State, from_tensors, warm_state
+from elmokit.errors import InputError, WeightsError
+from elmokit.integrations.allennlp_weights import rename_allennlp_weights
+from elmokit.model import scalar_mix
+from elmokit.model.bilm import BiLM, BiLMState
+from elmokit.text.chars import pad_sentences
+from elmokit.weights.source import build_bilm, load_saved
+
+MAX_CHARS = 50  # AllenNLP knows no other length of a word
+SENTENCE_TO_INDEX = "sentence_to_index"
+LINES_IN_MESSAGE = 5
+
+ModelFile = str | Path | None
+OutputFormat = Literal["all", "top", "average"]
+
+LAYERS: dict[OutputFormat, Layers] = {"all": "all", "top": -1, "average": "mean"}
+
+
+class ElmoRepresentations(TypedDict):
+    """What `Elmo` returns."""
+
+    elmo_representations: list[Tensor]  # one (*S, T, D) a mix, zero on padding
+    mask: Tensor  # (*S, T), true where there is a token
+
+
+def batch_to_ids(batch: Sequence[Sequence[str]]) -> Tensor:
+    """Return the character ids of tokenised sentences, (B, T, 50), zeros after each one's last word."""
+    return torch.from_numpy(pad_sentences(batch, max_chars=MAX_CHARS))
+
+
+class ScalarMix(nn.Module):
+    """`elmokit.ScalarMix` with AllenNLP's parameters: one ``scalar_parameters`` a layer, and ``gamma``, each (1,).
+
+    ``do_layer_norm`` takes one mean and variance a layer over the whole batch, as AllenNLP does, so that a vector
+    depends on its batch.
+    """
+
+    def __init__(
+        self,
+        mixture_size: int,
+        do_layer_norm: bool = False,
+        initial_scalar_parameters: Sequence[float] | None = None,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__()
+        self._layer_norm: scalar_mix.LayerNorm | None = "batch" if do_layer_norm else None
+        start = scalar_mix.ScalarMix(mixture_size, initial_weights=initial_scalar_parameters).weights
+        assert start is not None
+        self.scalar_parameters = nn.ParameterList(
+            nn.Parameter(weight.clone(), requires_grad=trainable) for weight in start.detach().split(1)
+        )
+        self.gamma = nn.Parameter(torch.ones(1), requires_grad=trainable)
+
+    def forward(self, tensors: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
+        """Mix layers of one shape, (*S, D); zero where the mask, (*S), is false."""
+        if len(tensors) != len(self.scalar_parameters):
+            raise InputError(
+                f"{len(tensors)} tensors given to a mix of {len(self.scalar_parameters)}; give one a layer"
+            )
+        shape = tensors[0].shape
+        mask = torch.ones(shape[:-1], dtype=torch.bool, device=tensors[0].device) if mask is None else mask.bool()
+        # No layer knows of sentences, so all tokens may stand in one.
+        layers_1LTD = torch.stack([tensor.reshape(-1, shape[-1]) for tensor in tensors])[None]
+        # Made anew for each call: a kept one would be written to by every thread that runs this module.
+        mix = scalar_mix.ScalarMix(len(tensors), layer_norm=self._layer_norm)
+        parameters = {"weights": torch.cat(list(self.scalar_parameters)), "gamma": self.gamma.squeeze(0)}
+        mixed_1TD: Tensor = functional_call(mix, parameters, (layers_1LTD, mask.reshape(1, -1)))
+        return mixed_1TD.reshape(shape)
+
+
+class Elmo(nn.Module):
+    """A biLM, run once, and ``num_output_representations`` mixes of its layers.
+
+    Dropout is on until ``eval()``. ``scalar_mix_parameters`` are weights before the softmax, and stay as given.
+    ``vocab_to_cache`` changes nothing: every distinct word of a batch is encoded once anyway. ``module`` is a
+    `BiLM` to use in place of the two files. Weights saved by AllenNLP load with ``load_state_dict``.
+    """
+
+    def __init__(
+        self,
+        options_file: ModelFile,
+        weight_file: ModelFile,
+        num_output_representations: int,
+        requires_grad: bool = False,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        vocab_to_cache: Sequence[str] | None = None,  # noqa: ARG002
+        keep_sentence_boundaries: bool = False,
+        scalar_mix_parameters: Sequence[float] | None = None,
+        module: BiLM | None = None,
+        *,
+        state: State = "carry",
+    ) -> None:
+        super().__init__()
+        if num_output_representations < 1:
+            raise InputError(f"num_output_representations {num_output_representations}; expected 1 or more")
+        bilm, warm = _load_bilm(options_file, weight_file, module)
+        self.bilm = bilm.requires_grad_(requires_grad)
+        self._keep_sentence_boundaries = keep_sentence_boundaries
+        self._dropout = nn.Dropout(dropout)
+        if state == "warm" and warm is None:
+            warm = warm_state(bilm)
+        self._states = StartStates(state, zero=bilm.zero_state, warm=warm if state == "warm" else None)
+        self._num_mixes = num_output_representations
+        for k in range(num_output_representations):
+            mix = ScalarMix(
+                bilm.config.num_layers, do_layer_norm, scalar_mix_parameters, trainable=scalar_mix_parameters is None
+            )
+            self.add_module(f"scalar_mix_{k}", mix)
+        self.register_load_state_dict_pre_hook(rename_allennlp_weights)  # type: ignore[no-untyped-call]
+
+    def get_output_dim(self) -> int:
+        """Width of a mixed vector."""
+        return self.bilm.config.width
+
+    def reset_state(self) -> None:
+        """Forget the state carried from batch to batch."""
+        self._states.reset()
+
+    def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> ElmoRepresentations:
+        """Mix the layers of sentences given as character ids, (*S, T, C), without boundary tokens."""
+        _check_inputs(inputs, word_inputs)
+        padded = read_layers(self.bilm, inputs.reshape(-1, *inputs.shape[-2:]), self._states)
+        mixed, mask_BT = [], padded.mask_BT
+        for k in range(self._num_mixes):
+            vectors_BTD = self.get_submodule(f"scalar_mix_{k}")(padded.layers_BLTD.unbind(dim=1), mask_BT)
+            mixed.append(vectors_BTD if self._keep_sentence_boundaries else drop_boundaries(vectors_BTD, mask_BT))
+        if not self._keep_sentence_boundaries:
+            mask_BT = mask_BT[:, 2:]
+        leading = inputs.shape[:-2]
+        return {
+            "elmo_representations": [self._dropout(part).reshape(*leading, *part.shape[1:]) for part in mixed],
+            "mask": mask_BT.reshape(*leading, -1),
+        }
+
+
+class ElmoTokenEmbedder(nn.Module):
+    """`Elmo` with one mix, and a linear projection of it if ``projection_dim`` is given."""
+
+    def __init__(
+        self,
+        options_file: ModelFile = None,
+        weight_file: ModelFile = None,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        requires_grad: bool = False,
+        projection_dim: int | None = None,
+        vocab_to_cache: Sequence[str] | None = None,
+        scalar_mix_parameters: Sequence[float] | None = None,
+        *,
+        state: State = "carry",
+    ) -> None:
+        super().__init__()
+        self._elmo = Elmo(
+            options_file,
+            weight_file,
+            1,
+            requires_grad=requires_grad,
+            do_layer_norm=do_layer_norm,
+            dropout=dropout,
+            vocab_to_cache=vocab_to_cache,
+            scalar_mix_parameters=scalar_mix_parameters,
+            state=state,
+        )
+        width = self._elmo.get_output_dim()
+        self._projection = nn.Linear(width, projection_dim) if projection_dim else None
+        self.output_dim = projection_dim or width
+
+    def get_output_dim(self) -> int:
+        """Width of the vectors that are returned."""
+        return self.output_dim
+
+    def forward(self, elmo_tokens: Tensor, word_inputs: Tensor | None = None) -> Tensor:
+        """Return the vectors, (*S, T, output_dim), of sentences given as character ids."""
+        vectors: Tensor = self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0]
+        return vectors if self._projection is None else self._projection(vectors)
+
+
+class ElmoEmbedder:
+    """The embedder of AllenNLP 0.9: tokenised sentences to arrays of all layers.
+
+    ``cuda_device`` is the number of a GPU, or negative for the CPU.
+    """
+
+    def __init__(
+        self,
+        options_file: ModelFile = None,
+        weight_file: ModelFile = None,
+        cuda_device: int = -1,
+        *,
+        state: State = "carry",
+    ) -> None:
+        self.cuda_device = cuda_device
+        source = _model_files(options_file, weight_file)
+        self._embedder = Embedder.from_pretrained(source, state=state, device=_device(cuda_device))
+
+    def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Return the layers of a batch, (B, L, T, D), zero on padding, and its mask, (B, T)."""
+        found = self.embed_batch(batch)
+        num_tokens = max((layers_LTD.shape[1] for layers_LTD in found), default=0)
+        layers_BLTD = np.zeros(
+            (len(found), self._embedder.num_layers, num_tokens, self._embedder.width), dtype=np.float32
+        )
+        mask_BT = np.zeros((len(found), num_tokens), dtype=bool)
+        for row, layers_LTD in enumerate(found):
+            layers_BLTD[row, :, : layers_LTD.shape[1]] = layers_LTD
+            mask_BT[row, : layers_LTD.shape[1]] = True
+        device = self._embedder.device
+        return torch.from_numpy(layers_BLTD).to(device), torch.from_numpy(mask_BT).to(device)
+
+    def embed_sentence(self, sentence: Sequence[str]) -> Vectors:
+        """Return one sentence's layers, (L, T, D)."""
+        return self.embed_batch([sentence])[0]
+
+    def embed_batch(self, batch: Sequence[Sequence[str]]) -> list[Vectors]:
+        """Return every sentence's layers, (L, T, D), run as one batch; no tokens give an array (L, 0, D)."""
+        return list(self.embed_sentences(batch, batch_size=max(len(batch), 1)))
+
+    def embed_sentences(self, sentences: Iterable[Sequence[str]], batch_size: int = 64) -> Iterator[Vectors]:
+        """Yield every sentence's layers, (L, T, D), reading the sentences as it goes."""
+        return self._embedder.iter_layers(map(_check_tokens, sentences), batch_size=batch_size)
+
+    def embed_file(
+        self,
+        input_file: Iterable[str],
+        output_file_path: str | Path,
+        output_format: OutputFormat = "all",
+        batch_size: int = 64,
+        forget_sentences: bool = False,
+        use_sentence_keys: bool = False,
+    ) -> None:
+        """Embed an open file of tokenised lines into an HDF5 file, one dataset a line.
+
+        A dataset's key is its line's number from 0, or with ``use_sentence_keys`` the line. Without either option
+        ``sentence_to_index`` maps each line to its number in JSON; a line that occurs again keeps its first one.
+        """
+        if output_format not in LAYERS:
+            raise InputError(f"output_format {output_format!r}; expected 'all', 'top' or 'average'")
+        lines = _read_lines(input_file)
+        keys = _sentence_keys(lines) if use_sentence_keys else [str(number) for number in range(len(lines))]
+        found = self.embed_sentences((line.split() for line in lines), batch_size)
+        # Through Python's file a full disk is an OSError; HDF5's own driver notices late, and then crashes.
+        with atomic_file(output_file_path) as path, path.open("wb+") as stream, h5py.File(stream, "w") as file:
+            for key, layers_LTD in zip(keys, found, strict=True):
+                file.create_dataset(key, data=pick_layers(layers_LTD, LAYERS[output_format]), dtype=np.float32)
+            if not forget_sentences and not use_sentence_keys:
+                first = dict(zip(reversed(lines), reversed(keys), strict=True))
+                file.create_dataset(SENTENCE_TO_INDEX, data=[json.dumps(first)], dtype=h5py.string_dtype())
+
+
+def _model_files(options_file: ModelFile, weight_file: ModelFile) -> tuple[str | Path, str | Path]:
+    """Refuse what AllenNLP would have downloaded."""
+    if options_file is None or weight_file is None:
+        missing = "options_file" if options_file is None else "weight_file"
+        raise WeightsError(
+            f"{missing} is not given; elmokit downloads nothing, so pass the paths of both files of a published model: "
+            "options_file='options.json', weight_file='weights.hdf5'"
+        )
+    for name, value in (("options_file", options_file), ("weight_file", weight_file)):
+        if "://" in str(value):
+            raise WeightsError(
+                f"{name} is {str(value)!r}, an address; elmokit downloads nothing, so fetch the file and pass its path"
+            )
+    return options_file, weight_file
+
+
+def _load_bilm(options_file: ModelFile, weight_file: ModelFile, module: BiLM | None) -> tuple[BiLM, BiLMState | None]:
+    """The biLM, and its start state if one was saved with it."""
+    if module is None:
+        saved = load_saved(_model_files(options_file, weight_file))
+        return build_bilm(saved), None if saved.start_state is None else from_tensors(saved.start_state)
+    if not isinstance(module, BiLM):
+        raise InputError(f"module is a {type(module).__name__}; expected an elmokit.BiLM, or None with the two files")
+    if options_file is not None or weight_file is not None:
+        raise InputError("module is given along with options_file or weight_file; pass None for both files")
+    return module, None
+
+
+def _check_inputs(inputs: Tensor, word_inputs: Tensor | None) -> None:
+    if word_inputs is not None:
+        raise InputError(
+            "word_inputs is given; elmokit reads characters only and encodes each distinct word of a batch once, "
+            "so pass the character ids of batch_to_ids alone"
+        )
+    if inputs.ndim < 3:
+        raise InputError(
+            f"inputs have shape {tuple(inputs.shape)}; expected character ids (sentences, tokens, {MAX_CHARS}), "
+            "as batch_to_ids makes them"
+        )
+
+
+def _check_tokens(sentence: Sequence[str]) -> Sequence[str]:
+    # Its characters would pass for tokens.
+    if isinstance(sentence, str):
+        raise InputError(f"a sentence is the string {sentence[:40]!r}; expected a list of tokens, such as its .split()")
+    return sentence
+
+
+def _device(cuda_device: int) -> str:
+    if cuda_device < 0:
+        return "cpu"
+    if cuda_device >= torch.cuda.device_count():
+        raise InputError(f"cuda_device {cuda_device}; torch sees {torch.cuda.device_count()} GPUs, pass -1 for the CPU")
+    return f"cuda:{cuda_device}"
+
+
+def _read_lines(input_file: Iterable[str]) -> list[str]:
+    if isinstance(input_file, str | Path):
+        raise InputError(f"input_file is the path {str(input_file)!r}; expected an open file, such as open(path)")
+    lines = [line.strip() for line in input_file]
+    if blank := [str(number) for number, line in enumerate(lines, start=1) if not line]:
+        more = ", …" if len(blank) > LINES_IN_MESSAGE else ""
+        raise InputError(
+            f"the input has {len(blank)} blank lines (line {', '.join(blank[:LINES_IN_MESSAGE])}{more}); remove them"
+        )
+    return lines
+
+
+def _sentence_keys(lines: list[str]) -> list[str]:
+    """The lines themselves, if HDF5 can tell them apart."""
+    seen: set[str] = set()
+    for number, line in enumerate(lines, start=1):
+        fault = None
+        if line in seen:
+            fault = "occurs before"
+        elif "/" in line or "\0" in line or line == ".":
+            fault = "is no key in HDF5, which takes '/' and '.' for paths"
+        if fault:
+            raise InputError(f"line {number}, {line[:40]!r}, {fault}; use line numbers (use_sentence_keys=False)")
+        seen.add(line)
+    return lines

@@ -1,0 +1,189 @@
+"""simple_elmo's model class by its old names and arguments, so that code written for it runs again.
+
+Change ``from simple_elmo import ElmoModel`` to ``from elmokit.integrations.simple_elmo import ElmoModel``.
+
+Shapes: N texts, L layers, T tokens of the longest text, D width, X what is kept of L: all, or nothing.
+"""
+# ruff: noqa: FBT001, FBT002 - positional flags are simple_elmo's signatures.
+
+import shutil
+import tempfile
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import numpy as np
+
+from elmokit.embed.embedder import Embedder
+from elmokit.embed.picking import Layers, Vectors, pick_layers, pool_tokens
+from elmokit.embed.state import from_tensors
+from elmokit.errors import InputError, WeightsError
+from elmokit.weights.options import MAX_JSON_BYTES
+from elmokit.weights.safe_hdf5 import MAX_COMPRESSION
+from elmokit.weights.saved import SavedBiLM
+from elmokit.weights.source import build_bilm, load_saved
+
+Text = str | Sequence[str]
+LayerChoice = Literal["average", "top", "all"]
+
+LAYERS: dict[LayerChoice, Layers] = {"average": "mean", "top": -1, "all": "all"}
+OPTIONS, WEIGHTS = "options.json", "model.hdf5"
+
+
+class ElmoModel:
+    """A model that is loaded from a directory or a zip archive and gives padded arrays.
+
+    A text is a list of tokens, or a string of tokens with spaces between them. With ``warmup`` every text begins in
+    the state that the LSTMs settle into on running text, without it from zero. Either way a text's vectors depend
+    on the text alone.
+    """
+
+    def __init__(self) -> None:
+        self._saved: SavedBiLM | None = None
+        self._embedders: dict[bool, Embedder] = {}
+        self._max_batch_size = 0
+        self._limit = 0
+        self._warned = False
+
+    def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False) -> None:
+        """Load the model of a directory, or of a .zip, with ``options.json`` and ``model.hdf5`` in it.
+
+        Without a ``model.hdf5`` the first ``*.hdf5`` is taken. A folder saved by elmokit will do too. Texts of more
+        than ``limit`` tokens are cut.
+        """
+        if full:
+            raise InputError("full=True asks for the softmax layer, which elmokit does not load; leave full out")
+        if max_batch_size < 1 or limit < 1:
+            raise InputError(f"max_batch_size {max_batch_size}, limit {limit}; expected 1 or more for both")
+        path = Path(directory)
+        if path.is_file():
+            self._saved = _load_archive(path)
+        else:
+            self._saved = load_saved(_source(path))
+        self._embedders = {}
+        self._max_batch_size, self._limit, self._warned = max_batch_size, limit, False
+
+    def get_elmo_vectors(
+        self, texts: Sequence[Text], warmup: bool = True, layers: LayerChoice = "average", session: None = None
+    ) -> Vectors:
+        """Return the tokens' vectors, (N, T, D), or (N, L, T, D) for all layers; zeros after a text's last token."""
+        found = list(self._embed(texts, warmup, layers, session))
+        num_tokens = max((vectors_XTD.shape[-2] for vectors_XTD in found), default=0)
+        *kept, width = self._vector_shape(warmup, layers)
+        padded_NXTD = np.zeros((len(found), *kept, num_tokens, width), dtype=np.float32)
+        for row, vectors_XTD in enumerate(found):
+            padded_NXTD[row, ..., : vectors_XTD.shape[-2], :] = vectors_XTD
+        return padded_NXTD
+
+    def get_elmo_vector_average(
+        self, texts: Sequence[Text], warmup: bool = True, layers: LayerChoice = "average", session: None = None
+    ) -> Vectors:
+        """Return the mean of each text's tokens at unit length, (N, D), or one a layer, (N, L, D), for all layers.
+
+        A text without tokens gives zeros.
+        """
+        means = [pool_tokens(vectors, "mean") for vectors in self._embed(texts, warmup, layers, session)]
+        means_NXD = np.array(means, dtype=np.float32).reshape(len(means), *self._vector_shape(warmup, layers))
+        length_NX1 = np.linalg.norm(means_NXD, axis=-1, keepdims=True)
+        means_NXD /= np.where(length_NX1 > 0, length_NX1, 1)
+        return means_NXD
+
+    def _embed(self, texts: Sequence[Text], warmup: bool, layers: LayerChoice, session: None) -> Iterator[Vectors]:
+        """Yield what is kept of each text's layers, (L, T, D) or (T, D)."""
+        if layers not in LAYERS:
+            raise InputError(f"layers {layers!r}; expected 'average', 'top' or 'all'")
+        if session is not None:
+            raise InputError(f"session is a {type(session).__name__}; elmokit has no TensorFlow session, leave it out")
+        if isinstance(texts, str):
+            raise InputError(f"texts is the string {texts[:40]!r}; expected a list of texts, such as [{texts[:40]!r}]")
+        embedder = self._embedder(warmup)
+        sentences = self._cut([text.split() if isinstance(text, str) else text for text in texts])
+        for layers_LTD in embedder.iter_layers(sentences, batch_size=self._max_batch_size):
+            yield pick_layers(layers_LTD, LAYERS[layers])
+
+    def _embedder(self, warmup: bool) -> Embedder:
+        if self._saved is None:
+            raise InputError("no model is loaded; call load(directory_or_zip) first")
+        if warmup not in self._embedders:
+            start = self._saved.start_state
+            self._embedders[warmup] = Embedder(
+                build_bilm(self._saved),  # shares its tensors with the other one
+                state="warm" if warmup else "reset",
+                warm=None if start is None else from_tensors(start),
+            )
+        return self._embedders[warmup]
+
+    def _vector_shape(self, warmup: bool, layers: LayerChoice) -> tuple[int, ...]:
+        """(L, D) or (D,): what is kept of one token."""
+        embedder = self._embedder(warmup)
+        return (embedder.num_layers, embedder.width) if layers == "all" else (embedder.width,)
+
+    def _cut(self, sentences: list[Sequence[str]]) -> list[Sequence[str]]:
+        num_cut = sum(len(sentence) > self._limit for sentence in sentences)
+        if num_cut and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{num_cut:,} of {len(sentences):,} texts are longer than {self._limit} tokens and were cut; "
+                "load the model with a larger limit to keep them whole",
+                stacklevel=4,
+            )
+        return [sentence[: self._limit] for sentence in sentences]
+
+
+def _source(folder: Path) -> Path | tuple[Path, Path]:
+    """Prefer ``model.hdf5``, then the first ``*.hdf5``, as simple_elmo did; leave all else to `load_saved`."""
+    weights = sorted(folder.glob("*.hdf5"), key=lambda path: (path.name != WEIGHTS, path.name))
+    if not weights or not (folder / OPTIONS).is_file():
+        return folder
+    return folder / OPTIONS, weights[0]
+
+
+def _load_archive(archive: Path) -> SavedBiLM:
+    # The folder's name is in the messages of what is wrong with its files.
+    with tempfile.TemporaryDirectory(prefix=f"{archive.stem}-") as name:
+        _unpack(archive, Path(name))
+        return load_saved((Path(name, OPTIONS), Path(name, WEIGHTS)))
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Copy the options and the weights of an archive, and nothing else of it, into a folder."""
+    try:
+        with zipfile.ZipFile(archive) as zipped:
+            for member, target in _members(zipped, archive):
+                # Names inside the archive are never used as paths.
+                with zipped.open(member) as source, (folder / target).open("wb") as copy:
+                    shutil.copyfileobj(source, copy)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        # An encrypted archive is a RuntimeError, an unknown compression a NotImplementedError.
+        raise WeightsError(
+            f"{archive}: cannot be unpacked ({error}); expected a .zip with {OPTIONS} and {WEIGHTS}"
+        ) from error
+    except OSError as error:
+        raise WeightsError(f"{archive}: cannot be unpacked into {folder}: {error.strerror}") from error
+
+
+def _members(zipped: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipInfo, str]]:
+    """The options and the weights of an archive, each with the name that it gets."""
+    files: list[tuple[str, zipfile.ZipInfo]] = sorted(
+        ((PurePosixPath(info.filename).name, info) for info in zipped.infolist() if not info.is_dir()),
+        key=lambda file: (file[0] != WEIGHTS, file[1].filename),
+    )
+    options = [info for name, info in files if name == OPTIONS]
+    # macOS puts files with a leading dot beside the real ones.
+    weights = [info for name, info in files if name.endswith(".hdf5") and not name.startswith(".")]
+    if len(options) != 1 or not weights:
+        raise WeightsError(
+            f"{archive}: {len(options)} files {OPTIONS} and {len(weights)} files *.hdf5 in it; "
+            "expected one of the first, and the weights"
+        )
+    if options[0].file_size > MAX_JSON_BYTES:
+        raise WeightsError(f"{archive}: its {OPTIONS} has {options[0].file_size:,} bytes; expected a small JSON file")
+    if weights[0].file_size > MAX_COMPRESSION * archive.stat().st_size:
+        raise WeightsError(
+            f"{archive}: claims {weights[0].file_size:,} bytes of weights in an archive of "
+            f"{archive.stat().st_size:,} bytes; it is damaged or hostile"
+        )
+    return [(options[0], OPTIONS), (weights[0], WEIGHTS)]

@@ -1,0 +1,204 @@
+"""A text that was prepared for pretraining, read from the disk as arrays.
+
+A prepared corpus is a folder. Every token is a number in it, and every distinct word is spelled out once. The arrays
+are mapped, not read, so memory does not grow with the text. ``elmokit.text.preparation`` writes such a folder:
+
+    corpus.json        what was prepared, how, and the sizes below
+    tokens.bin         uint32 (N)         word ids of all sentences, one after the other
+    lengths.bin        uint32 (S)         words a sentence
+    offsets.bin        int64  (S + 1)     where a sentence begins in tokens.bin
+    words.txt          the distinct words, one a line, the most frequent first: line i + 1 is word id i
+    word_offsets.bin   int64  (W + 1)     where a word begins in words.txt, in bytes
+    counts.bin         int64  (W)         how often a word is seen
+    char_ids.bin       uint16 (W + 2, C)  the words' character ids, then those of <S> and </S>
+
+Shapes: N tokens, S sentences, W distinct words, C character ids a word (max_chars).
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.config import FrozenConfig, parse_config
+from elmokit.errors import InputError
+from elmokit.text.chars import BOS_WORD, EOS_WORD
+from elmokit.text.vocab import Vocab
+
+WordIds = NDArray[np.uint32]
+
+META_FILE = "corpus.json"
+WORDS_FILE = "words.txt"
+
+
+class Source(FrozenConfig):
+    """A text file as it was when it was prepared."""
+
+    name: str
+    num_bytes: int
+    sha256: str
+
+
+class CorpusSettings(FrozenConfig):
+    """How text becomes sentences of words."""
+
+    tokenized: bool
+    split: bool
+    language: str
+    max_chars: int
+
+
+class CorpusMeta(FrozenConfig):
+    """What a prepared corpus is made from, and its sizes."""
+
+    format: Literal[1] = 1
+    fingerprint: str
+    """The same for the same text under the same settings, whatever the files' names and places."""
+    settings: CorpusSettings
+    sources: tuple[Source, ...]
+    num_tokens: int
+    num_sentences: int
+    num_words: int
+    num_cut_words: int
+    words_bytes: int
+
+    @property
+    def arrays(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Type and shape of every array in the folder."""
+        return {
+            "tokens.bin": ("<u4", (self.num_tokens,)),
+            "lengths.bin": ("<u4", (self.num_sentences,)),
+            "offsets.bin": ("<i8", (self.num_sentences + 1,)),
+            WORDS_FILE: ("u1", (self.words_bytes,)),
+            "word_offsets.bin": ("<i8", (self.num_words + 1,)),
+            "counts.bin": ("<i8", (self.num_words,)),
+            "char_ids.bin": ("<u2", (self.num_words + 2, self.settings.max_chars)),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """A prepared corpus. Word ids go by falling count; the two after the last word are ``<S>`` and ``</S>``."""
+
+    meta: CorpusMeta
+    tokens: WordIds
+    lengths: NDArray[np.uint32]
+    """Words of every sentence. A language model predicts one thing more in each: the boundary at its end."""
+    offsets: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    words_text: NDArray[np.uint8]
+    word_offsets: NDArray[np.int64]
+    char_table: NDArray[np.uint16]
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "Corpus":
+        """Map a prepared folder; nothing but its description is read."""
+        folder = Path(folder)
+        meta = _read_meta(folder)
+        arrays = {name: _map(folder / name, dtype, shape) for name, (dtype, shape) in meta.arrays.items()}
+        return cls(
+            meta=meta,
+            tokens=arrays["tokens.bin"],
+            lengths=arrays["lengths.bin"],
+            offsets=arrays["offsets.bin"],
+            counts=arrays["counts.bin"],
+            words_text=arrays[WORDS_FILE],
+            word_offsets=arrays["word_offsets.bin"],
+            char_table=arrays["char_ids.bin"],
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the text and how it was prepared; two corpora with the same one are equal."""
+        return self.meta.fingerprint
+
+    @property
+    def num_tokens(self) -> int:
+        """Words of all sentences, boundaries not counted."""
+        return self.meta.num_tokens
+
+    @property
+    def num_sentences(self) -> int:
+        """Sentences; each has a word at least."""
+        return self.meta.num_sentences
+
+    @property
+    def num_targets(self) -> int:
+        """What one direction predicts in an epoch: every word, and one boundary a sentence."""
+        return self.num_tokens + self.num_sentences
+
+    @property
+    def num_words(self) -> int:
+        """Distinct words, boundaries not counted."""
+        return self.meta.num_words
+
+    @property
+    def num_cut_words(self) -> int:
+        """Distinct words that lost bytes because they are longer than max_chars - 2 bytes."""
+        return self.meta.num_cut_words
+
+    @property
+    def bos_id(self) -> int:
+        """The word id of ``<S>``."""
+        return self.num_words
+
+    @property
+    def eos_id(self) -> int:
+        """The word id of ``</S>``."""
+        return self.num_words + 1
+
+    def sentence(self, index: int) -> WordIds:
+        """Return a sentence's word ids, without boundaries."""
+        if not 0 <= index < self.num_sentences:
+            raise InputError(f"there is no sentence {index}; the corpus has {self.num_sentences}, counted from 0")
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+
+    def word(self, word_id: int) -> str:
+        """Return the text of a word or a boundary."""
+        if word_id in (self.bos_id, self.eos_id):
+            return BOS_WORD if word_id == self.bos_id else EOS_WORD
+        if not 0 <= word_id < self.num_words:
+            raise InputError(f"there is no word id {word_id}; the largest is {self.eos_id}")
+        start, stop = self.word_offsets[word_id], self.word_offsets[word_id + 1]
+        return self.words_text[start : stop - 1].tobytes().decode()
+
+    def word_counts(self) -> dict[str, int]:
+        """Return every distinct word with its count, the most frequent first."""
+        return dict(zip(self._words(), self.counts.tolist(), strict=True))
+
+    def char_ids(self, word_ids: NDArray[np.integer[Any]]) -> NDArray[np.uint16]:
+        """Return the character ids of words and boundaries: the shape of ``word_ids``, then max_chars."""
+        return np.take(self.char_table, word_ids, axis=0)
+
+    def target_ids(self, vocab: Vocab) -> WordIds:
+        """Return the vocabulary's id of every word id, those of the boundaries too: (W + 2)."""
+        ids = [vocab.id(word) for word in self._words()]
+        return np.array([*ids, vocab.bos_id, vocab.eos_id], dtype=np.uint32)
+
+    def _words(self) -> list[str]:
+        return self.words_text.tobytes().decode().split("\n")[:-1]
+
+
+def _read_meta(folder: Path) -> CorpusMeta:
+    path = folder / META_FILE
+    if not path.is_file():
+        raise InputError(f"{folder}: no prepared corpus (there is no {META_FILE}); prepare one from text files")
+    try:
+        return parse_config(CorpusMeta, json.loads(path.read_bytes()), source=str(path))
+    except (ValueError, RecursionError) as error:  # ValueError: of json, and ConfigError
+        raise InputError(f"{path} is damaged or of another version ({error}); prepare the corpus again") from None
+
+
+def _map(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    expected = math.prod(shape) * np.dtype(dtype).itemsize
+    found = path.stat().st_size if path.is_file() else 0
+    if found != expected or not expected:
+        raise InputError(
+            f"{path} has {found:,} bytes, but {META_FILE} says {expected:,}; "
+            f"delete {path.parent} and prepare the corpus again"
+        )
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=shape))  # a plain array is quicker to index

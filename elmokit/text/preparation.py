@@ -1,0 +1,343 @@
+"""Turn text files into a prepared corpus, once.
+
+While a text is prepared, its distinct words are in memory; its tokens are not. Words are first numbered as they
+appear, and renumbered by count when all are known.
+"""
+
+import errno
+import hashlib
+import json
+import multiprocessing
+import os
+import secrets
+import shutil
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.errors import InputError, OutputError
+from elmokit.text.batches import windows
+from elmokit.text.chars import BOS_WORD, EOS_WORD, MIN_CHARS, encode_words
+from elmokit.text.corpus import META_FILE, WORDS_FILE, Corpus, CorpusMeta, CorpusSettings, Source
+from elmokit.text.lines import STDIN, Line, read_lines
+from elmokit.text.tokens import split_sentences, tokenize
+
+CHUNK_CHARS = 1 << 18  # of text, tokenised together
+CHUNKS_AHEAD = 3  # per worker, read before they are needed
+TOKENS_AT_ONCE = 1 << 22
+WORDS_AT_ONCE = 1 << 16
+
+_PROVISIONAL = "provisional.bin"
+_DISK_FAILURES = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EEXIST,
+)
+
+
+def prepare_corpus(
+    files: Iterable[str | Path],
+    folder: str | Path,
+    *,
+    tokenized: bool = False,
+    split: bool = False,
+    language: str = "en",
+    max_chars: int = 50,
+    num_workers: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Corpus:
+    """Turn text files, plain, .gz or .xz, into a prepared corpus in ``folder``.
+
+    A line is a sentence, or with ``split`` a paragraph of several. Raw text is tokenised by the rules of
+    ``language``. ``tokenized`` text is split on white space, all that Unicode counts as such, and else taken as it is.
+    Blank lines are skipped. The result is the same for any ``num_workers``. ``progress`` is called with the number
+    of characters done so far.
+
+    A folder that has the same text under the same settings is opened at once. A folder with another corpus is
+    replaced when the new one is whole.
+    """
+    lines = read_lines(names := [str(path) for path in _as_list(files)])
+    settings = CorpusSettings(tokenized=tokenized, split=split, language=language, max_chars=max_chars)
+    _check(names, settings, num_workers)
+    sources = tuple(_describe(name) for name in names)
+    fingerprint = _fingerprint(sources, settings)
+    folder = Path(os.path.realpath(folder))
+    if corpus := _open_same(folder, fingerprint):
+        return corpus
+    with _replacing(folder) as partial_dir:
+        encoded = _encode_in_order(_chunks(lines), settings, num_workers)
+        words = _write_sentences(partial_dir, encoded, progress)
+        if not words:
+            raise InputError(f"no sentence in {', '.join(names)}; give files that have text")
+        words, counts = _renumber(partial_dir, words)
+        meta = CorpusMeta(
+            fingerprint=fingerprint,
+            settings=settings,
+            sources=sources,
+            num_tokens=int(counts.sum()),
+            num_sentences=_size(partial_dir / "lengths.bin", "<u4"),
+            num_words=len(words),
+            num_cut_words=_write_spellings(partial_dir, words, max_chars),
+            words_bytes=_size(partial_dir / WORDS_FILE, "u1"),
+        )
+        (partial_dir / META_FILE).write_text(meta.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return Corpus.open(folder)
+
+
+def _as_list(files: Iterable[str | Path]) -> list[str | Path]:
+    if isinstance(files, str | Path):
+        raise InputError(f"files is {str(files)!r}, but must be a list of paths; write [{str(files)!r}]")
+    return list(files)
+
+
+def _check(names: list[str], settings: CorpusSettings, num_workers: int) -> None:
+    if not names:
+        raise InputError("no text file is given; name one or more")
+    if STDIN in names:
+        raise InputError("standard input cannot be prepared, because it is read twice; write it to a file first")
+    if settings.tokenized and settings.split:
+        raise InputError("tokenised text has one sentence a line already; leave out split or tokenized")
+    if settings.max_chars < MIN_CHARS:
+        raise InputError(f"max_chars is {settings.max_chars}; it must be {MIN_CHARS} or more")
+    if num_workers < 1:
+        raise InputError(f"num_workers is {num_workers}; it must be 1 or more")
+    if not settings.tokenized:
+        tokenize("", language=settings.language)  # refuses an unknown language before anything is read
+
+
+# What there is
+
+
+def _describe(name: str) -> Source:
+    try:
+        with Path(name).open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            return Source(name=name, num_bytes=stream.tell(), sha256=digest)
+    except PermissionError as error:
+        raise InputError(f"{name}: no permission to read the file; check its owner and mode") from error
+
+
+def _fingerprint(sources: Iterable[Source], settings: CorpusSettings) -> str:
+    # The language has no effect on tokenised text, so it must not tell two corpora apart.
+    how = settings.model_dump(exclude={"language"} if settings.tokenized else None)
+    content = [CorpusMeta.model_fields["format"].default, [source.sha256 for source in sources], how]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _open_same(folder: Path, fingerprint: str) -> Corpus | None:
+    """Open the folder if it holds what would be prepared; None if there is work to do."""
+    try:
+        corpus = Corpus.open(folder)
+    except InputError:
+        return None  # absent, or damaged: to prepare it again is the cure
+    return corpus if corpus.fingerprint == fingerprint else None
+
+
+# From lines to numbers
+
+
+@dataclass(frozen=True)
+class _EncodedChunk:
+    """Sentences as numbers into the chunk's own list of words; small to send between processes."""
+
+    words: list[str]
+    tokens: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+
+
+def _chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    chunk: list[Line] = []
+    num_chars = 0
+    for line in lines:
+        chunk.append(line)
+        num_chars += len(line.text) + 1
+        if num_chars >= CHUNK_CHARS:
+            yield chunk
+            chunk, num_chars = [], 0
+    if chunk:
+        yield chunk
+
+
+def _encode(texts: list[str], settings: CorpusSettings) -> _EncodedChunk:
+    ids: dict[str, int] = {}
+    tokens: list[int] = []
+    lengths: list[int] = []
+    for text in texts:
+        for sentence in split_sentences(text, language=settings.language) if settings.split else (text,):
+            words = sentence.split() if settings.tokenized else tokenize(sentence, language=settings.language)
+            if words:
+                lengths.append(len(words))
+                tokens.extend([ids.setdefault(word, len(ids)) for word in words])
+    return _EncodedChunk(list(ids), np.array(tokens, dtype=np.uint32), np.array(lengths, dtype=np.uint32))
+
+
+def _encode_in_order(
+    chunks: Iterable[list[Line]], settings: CorpusSettings, num_workers: int
+) -> Iterator[tuple[list[Line], _EncodedChunk]]:
+    if num_workers == 1:
+        for chunk in chunks:
+            yield chunk, _encode([line.text for line in chunk], settings)
+        return
+    # Spawned, not forked: the caller may have threads (torch has), and a fork can hang on them.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(num_workers, mp_context=context, initializer=_start_worker)
+    pending: deque[tuple[list[Line], Future[_EncodedChunk]]] = deque()
+    try:
+        for chunk in chunks:
+            pending.append((chunk, pool.submit(_encode, [line.text for line in chunk], settings)))
+            if len(pending) > num_workers * CHUNKS_AHEAD:  # a bound on what is in memory
+                oldest, result = pending.popleft()
+                yield oldest, result.result()
+        for waiting, result in pending:
+            yield waiting, result.result()
+    except BrokenProcessPool:
+        raise OutputError(
+            f"one of {num_workers} worker processes was ended, perhaps for want of memory; take fewer workers"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the parent, and end when the parent ends, even if it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+# From numbers to files
+
+
+def _write_sentences(
+    folder: Path, encoded: Iterable[tuple[list[Line], _EncodedChunk]], progress: Callable[[int], None] | None
+) -> list[str]:
+    """Write the sentences, their words numbered as they first appear; return the words."""
+    ids: dict[str, int] = {}
+    num_tokens = num_chars = 0
+    with (
+        (folder / _PROVISIONAL).open("wb") as tokens_file,
+        (folder / "lengths.bin").open("wb") as lengths_file,
+        (folder / "offsets.bin").open("wb") as offsets_file,
+    ):
+        offsets_file.write(_as_bytes(np.zeros(1), "<i8"))
+        for lines, chunk in encoded:
+            _check_no_boundary(lines, chunk.words)
+            known_ids = np.array([ids.setdefault(word, len(ids)) for word in chunk.words], dtype=np.uint32)
+            tokens_file.write(_as_bytes(known_ids[chunk.tokens], "<u4"))
+            lengths_file.write(_as_bytes(chunk.lengths, "<u4"))
+            offsets_file.write(_as_bytes(num_tokens + np.cumsum(chunk.lengths, dtype=np.int64), "<i8"))
+            num_tokens += len(chunk.tokens)
+            num_chars += sum(len(line.text) + 1 for line in lines)
+            if progress is not None:
+                progress(num_chars)
+    return list(ids)
+
+
+def _check_no_boundary(lines: list[Line], words: list[str]) -> None:
+    for boundary in (BOS_WORD, EOS_WORD):
+        if boundary in words:
+            line = next(line for line in lines if boundary in line.text.split())
+            raise InputError(
+                f"{line.path}, line {line.number}: has the word {boundary}, but the boundaries of a sentence are "
+                "added when the model is trained; delete them from the text"
+            )
+
+
+def _renumber(folder: Path, words: list[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """Number the words by falling count and write tokens and counts so; return words and counts in that order."""
+    provisional = np.memmap(folder / _PROVISIONAL, dtype="<u4", mode="r")
+    blocks = [slice(start, start + TOKENS_AT_ONCE) for start in range(0, len(provisional), TOKENS_AT_ONCE)]
+    counts = np.zeros(len(words), dtype=np.int64)
+    for block in blocks:
+        counts += np.bincount(provisional[block], minlength=len(words))
+    # Equal counts go by code point, so that the order of the sentences does not matter.
+    order = sorted(range(len(words)), key=list(zip((-counts).tolist(), words, strict=True)).__getitem__)
+    new_ids = np.empty(len(words), dtype=np.uint32)
+    new_ids[order] = np.arange(len(words), dtype=np.uint32)
+    with (folder / "tokens.bin").open("wb") as tokens_file:
+        for block in blocks:
+            tokens_file.write(_as_bytes(new_ids[provisional[block]], "<u4"))
+    del provisional  # an open map could not be deleted everywhere
+    (folder / _PROVISIONAL).unlink()
+    counts = counts[order]
+    (folder / "counts.bin").write_bytes(_as_bytes(counts, "<i8"))
+    return [words[word_id] for word_id in order], counts
+
+
+def _write_spellings(folder: Path, words: list[str], max_chars: int) -> int:
+    """Write the words as text and as character ids; return how many of them were cut."""
+    num_cut = num_bytes = 0
+    with (
+        (folder / WORDS_FILE).open("wb") as words_file,
+        (folder / "word_offsets.bin").open("wb") as offsets_file,
+        (folder / "char_ids.bin").open("wb") as char_file,
+    ):
+        offsets_file.write(_as_bytes(np.zeros(1), "<i8"))
+        for some_words in windows(words, WORDS_AT_ONCE):
+            lines = [f"{word}\n".encode() for word in some_words]
+            words_file.write(b"".join(lines))
+            ends = num_bytes + np.cumsum([len(line) for line in lines])
+            offsets_file.write(_as_bytes(ends, "<i8"))
+            num_bytes = int(ends[-1])
+            encoded = encode_words(some_words, max_chars=max_chars)
+            char_file.write(_as_bytes(encoded.char_ids_WC, "<u2"))
+            num_cut += encoded.num_cut
+        boundaries = encode_words([BOS_WORD, EOS_WORD], max_chars=max_chars)
+        char_file.write(_as_bytes(boundaries.char_ids_WC, "<u2"))
+    return num_cut
+
+
+def _as_bytes(array: NDArray[np.generic], dtype: str) -> bytes:
+    return array.astype(dtype).tobytes()
+
+
+def _size(path: Path, dtype: str) -> int:
+    return path.stat().st_size // np.dtype(dtype).itemsize
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """Yield a new folder that takes the place of ``folder`` if the block succeeds."""
+    if folder.exists() and not (folder / META_FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OutputError(f"{folder}: is there already and is no prepared corpus; name a new folder")
+    # A new name every time: two processes that prepare the same text do not meet.
+    partial_dir = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
+    old_dir = partial_dir.with_name(f"{partial_dir.name}-old")
+    try:
+        partial_dir.mkdir(parents=True)
+        yield partial_dir
+        for path in partial_dir.iterdir():
+            with path.open("rb+") as stream:
+                os.fsync(stream.fileno())
+        if folder.exists():
+            folder.rename(old_dir)
+        partial_dir.rename(folder)
+    except OSError as error:
+        if error.errno not in _DISK_FAILURES:
+            raise
+        raise OutputError(f"{folder}: cannot be written: {error.strerror}; make room or name another folder") from error
+    finally:
+        if old_dir.exists() and not folder.exists():
+            old_dir.rename(folder)
+        shutil.rmtree(partial_dir, ignore_errors=True)
+        shutil.rmtree(old_dir, ignore_errors=True)
