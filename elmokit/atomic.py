@@ -126,3 +126,12 @@ def _explained(path: str | Path, *, only: Collection[int] | None = None) -> Iter
         reason = error.strerror or str(error)
         advice = ADVICE.get(error.errno or 0, "write elsewhere")
         raise OutputError(f"{path}: cannot be written: {reason}; {advice}") from error
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Delete what blocks that were killed left in a directory; nothing may be writing there meanwhile."""
+    for left in directory.glob(".elmokit-*.tmp"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)

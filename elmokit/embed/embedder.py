@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling, pick_layers, pool_tokens
+from elmokit.embed.engine import Engine, Precision
 from elmokit.embed.state import StartStates, State, from_tensors, warm_state
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.text.batches import batches_by_length, windows
-from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
 from elmokit.text.tokens import split_sentences, tokenize
 from elmokit.weights.source import build_bilm, load_saved
 
@@ -35,14 +35,19 @@ class Embedder:
     """
 
     def __init__(
-        self, bilm: BiLM, *, state: State = "reset", warm: BiLMState | None = None, device: torch.device | str = "cpu"
+        self,
+        bilm: BiLM,
+        *,
+        state: State = "reset",
+        precision: Precision = "fp32",
+        warm: BiLMState | None = None,
+        device: torch.device | str = "cpu",
     ) -> None:
-        self.bilm = bilm.to(device).eval()
-        self.device = torch.device(device)
+        self._engine = Engine(bilm.to(device), precision=precision)
+        self.bilm = bilm
         if state == "warm" and warm is None:
             warm = warm_state(self.bilm)
         self._states = StartStates(state, zero=self.bilm.zero_state, warm=warm if state == "warm" else None)
-        self._cut_words = CutWords(max_chars=bilm.config.char_encoder.max_chars)
         self._warned = False
 
     @classmethod
@@ -51,16 +56,18 @@ class Embedder:
         source: str | Path | tuple[str | Path, str | Path],
         *,
         state: State = "reset",
+        precision: Precision = "fp32",
         device: torch.device | str = "cpu",
     ) -> "Embedder":
         """Load a saved biLM.
 
         ``source`` is a folder of ours, a folder with ``options.json`` and one ``.hdf5``, or a pair of paths
-        (options, weights) of a published model.
+        (options, weights) of a published model. ``precision="int8"`` rounds the LSTMs' weights to eight bits: about
+        twice as fast on a CPU, and nearly the same vectors.
         """
         saved = load_saved(source)
         warm = None if saved.start_state is None else from_tensors(saved.start_state)
-        return cls(build_bilm(saved), state=state, warm=warm, device=device)
+        return cls(build_bilm(saved), state=state, precision=precision, warm=warm, device=device)
 
     @property
     def num_layers(self) -> int:
@@ -80,7 +87,7 @@ class Embedder:
     @property
     def num_cut_words(self) -> int:
         """Words so far that were longer than the model reads, and so lost their end."""
-        return self._cut_words.num_cut
+        return self._engine.cut_words.num_cut
 
     @property
     def carried_state(self) -> BiLMState | None:
@@ -93,7 +100,8 @@ class Embedder:
 
     def fingerprint(self) -> str:
         """A hash of all that vectors depend on besides their sentence: config, weights and start state."""
-        digest = hashlib.sha256(f"{self.bilm.config.model_dump_json()} {self.state}".encode())
+        settings = f"{self.bilm.config.model_dump_json()} {self.state} {self._engine.precision}"
+        digest = hashlib.sha256(settings.encode())
         start = self._states.begin(1).parts() if self.state == "warm" else {}
         for name, tensor in sorted({**self.bilm.state_dict(), **start}.items()):
             digest.update(name.encode())
@@ -196,24 +204,15 @@ class Embedder:
             yield layers
 
     def _embed_batch(self, batch: list[Sequence[str]]) -> list[Vectors]:
-        bounded = [[BOS_WORD, *sentence, EOS_WORD] for sentence in batch]
-        distinct: dict[str, int] = {}
-        word_N = [distinct.setdefault(word, len(distinct)) for sentence in bounded for word in sentence]
-        encoded = encode_words(list(distinct), max_chars=self.bilm.config.char_encoder.max_chars)
-        self._cut_words.add(encoded)
-        lengths = [len(sentence) for sentence in bounded]
-        with torch.inference_mode():
-            vectors_WP = self.bilm.encode_tokens(torch.from_numpy(encoded.char_ids_WC).to(self.device))
-            tokens_NP = vectors_WP[torch.tensor(word_N, device=self.device)]
-            ragged = self.bilm.run(tokens_NP, lengths, self._states.begin(len(batch)))
-            self._states.end(ragged.final)
-            layers_LND = ragged.layers_LND.cpu().numpy()
-        ends = np.cumsum(lengths)
+        run = self._engine.run(batch, self._states.begin(len(batch)))
+        self._states.end(run.ragged.final)
+        layers_LND = run.ragged.layers_LND.cpu().numpy()
+        ends = np.cumsum(run.lengths)
         # Copies, so that one kept sentence does not keep its whole batch in memory.
-        return [layers_LND[:, end - length + 1 : end - 1].copy() for end, length in zip(ends, lengths, strict=True)]
+        return [layers_LND[:, end - length + 1 : end - 1].copy() for end, length in zip(ends, run.lengths, strict=True)]
 
     def _warn_of_cut_words(self) -> None:
-        message = self._cut_words.message()
+        message = self._engine.cut_words.message()
         if message and not self._warned:
             self._warned = True
             warnings.warn(message, ElmokitWarning, stacklevel=3)

@@ -6,6 +6,7 @@ token vector, D = 2 P width of a layer's vectors.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from elmokit.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PAD_CHAR, BiLMConfig
 from elmokit.errors import InputError
 from elmokit.model.char_encoder import CharEncoder
-from elmokit.model.lstm import LSTMStack, LSTMState
+from elmokit.model.lstm import LSTMStack, LSTMState, StackRun
 from elmokit.model.packing import invert, plan_packing
 
 
@@ -88,12 +89,23 @@ class BiLM(nn.Module):
         vectors_WP: Tensor = self.char_encoder(char_ids_WC)
         return vectors_WP
 
-    def run(self, tokens_NP: Tensor, lengths: Sequence[int], start: BiLMState) -> RaggedLayers:
-        """Read ragged sentences, given as token vectors with their boundaries, in both directions."""
+    def run(
+        self, tokens_NP: Tensor, lengths: Sequence[int], start: BiLMState, *, executor: Executor | None = None
+    ) -> RaggedLayers:
+        """Read ragged sentences, given as token vectors with their boundaries, in both directions.
+
+        With an ``executor`` each direction is a call of its own to it, without gradients.
+        """
         packing = plan_packing(lengths, tokens_NP.device)
         begin = start.select(packing.rows_B)
-        forward = self.forward_lstm(tokens_NP[packing.forward_N], packing.batch_sizes, begin.forward)
-        backward = self.backward_lstm(tokens_NP[packing.backward_N], packing.batch_sizes, begin.backward)
+        calls = (
+            (self.forward_lstm, tokens_NP, packing.forward_N, packing.batch_sizes, begin.forward),
+            (self.backward_lstm, tokens_NP, packing.backward_N, packing.batch_sizes, begin.backward),
+        )
+        if executor is None:
+            forward, backward = (_read(*call) for call in calls)
+        else:
+            forward, backward = (future.result() for future in [executor.submit(_read_only, *call) for call in calls])
         from_forward_N, from_backward_N = invert(packing.forward_N), invert(packing.backward_N)
         layers = [torch.cat([tokens_NP, tokens_NP], dim=1)]
         for forward_NP, backward_NP in zip(forward.outputs, backward.outputs, strict=True):
@@ -117,6 +129,20 @@ class BiLM(nn.Module):
         padded_BTLD = ragged.layers_LND.new_zeros(*with_boundaries_BT.shape, num_layers, width)
         padded_BTLD[with_boundaries_BT] = ragged.layers_LND.transpose(0, 1)
         return PaddedLayers(padded_BTLD.transpose(1, 2), with_boundaries_BT, ragged.final)
+
+
+def _read(
+    stack: LSTMStack, tokens_NP: Tensor, order_N: Tensor, batch_sizes: Sequence[int], start: LSTMState
+) -> StackRun:
+    run: StackRun = stack(tokens_NP[order_N], batch_sizes, start)
+    return run
+
+
+@torch.inference_mode()
+def _read_only(
+    stack: LSTMStack, tokens_NP: Tensor, order_N: Tensor, batch_sizes: Sequence[int], start: LSTMState
+) -> StackRun:
+    return _read(stack, tokens_NP, order_N, batch_sizes, start)  # whether gradients are kept is a thread's own affair
 
 
 def sentence_mask(char_ids_BTC: Tensor) -> Tensor:

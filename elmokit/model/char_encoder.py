@@ -47,7 +47,10 @@ class CharEncoder(nn.Module):
 
     def forward(self, char_ids_WC: Tensor) -> Tensor:
         """Return the words' token vectors, (W, P)."""
-        pooled_WF = self._pool(char_ids_WC)
+        return self.finish(self._pool(char_ids_WC))
+
+    def finish(self, pooled_WF: Tensor) -> Tensor:
+        """Return the token vectors, (W, P), of words whose characters have been pooled."""
         for highway in self.highways:
             pooled_WF = highway(pooled_WF)
         return pooled_WF if self.projection is None else self.projection(pooled_WF)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
+from elmokit.model.products import FloatProduct, Int8Product, Product, kernels_for
 
 FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
 Drop = Callable[[Tensor], Tensor]
@@ -59,6 +60,12 @@ class LSTMStack(nn.Module):
             like.new_zeros(self.config.num_layers, num_rows, self.config.cell_dim),
         )
 
+    def round_weights(self) -> None:
+        """Run every layer in eight bits from now on (`LSTMLayer.round_weights`)."""
+        for layer in self.layers:
+            assert isinstance(layer, LSTMLayer)
+            layer.round_weights()
+
     def forward(
         self, inputs_NP: Tensor, batch_sizes: Sequence[int], start: LSTMState, *, drop: Drop | None = None
     ) -> StackRun:
@@ -92,6 +99,7 @@ class LSTMLayer(nn.Module):
         self.recurrent_weight = nn.Parameter(torch.empty(num_gates, config.proj_dim))
         self.bias = nn.Parameter(torch.empty(num_gates))
         self.projection = nn.Parameter(torch.empty(config.proj_dim, config.cell_dim)) if config.has_projection else None
+        self._rounded: _Products | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -103,6 +111,10 @@ class LSTMLayer(nn.Module):
         nn.init.zeros_(self.bias)
         if self.projection is not None:
             nn.init.xavier_uniform_(self.projection)
+
+    def round_weights(self) -> None:
+        """From now on, run with the weights as they are now in eight bits, wherever no gradient is asked for."""
+        self._rounded = _Products.of(Int8Product, self.input_weight, self.recurrent_weight, self.projection)
 
     def forward(
         self, inputs_NP: Tensor, batch_sizes: Sequence[int], hidden_BP: Tensor, cell_BC: Tensor
@@ -116,7 +128,10 @@ class LSTMLayer(nn.Module):
                 inputs_NP, *weights, rows, clips
             )
             return outputs
-        return _run(inputs_NP, *weights, rows, clips)
+        products = self._rounded or _Products.of(
+            FloatProduct, self.input_weight, self.recurrent_weight, self.projection
+        )
+        return _run(inputs_NP, products, self.bias, rows, clips)
 
 
 @dataclass(frozen=True)
@@ -132,28 +147,37 @@ class _Clips:
     projection: float | None
 
 
+@dataclass(frozen=True)
+class _Products:
+    inputs: Product
+    recurrent: Product
+    projection: Product | None
+
+    @classmethod
+    def of(
+        cls, kind: Callable[[Tensor], Product], inputs: Tensor, recurrent: Tensor, projection: Tensor | None
+    ) -> "_Products":
+        return cls(kind(inputs), kind(recurrent), None if projection is None else kind(projection))
+
+
 def _run(
-    inputs_NP: Tensor,
-    input_weight_GP: Tensor,
-    recurrent_weight_GP: Tensor,
-    bias_G: Tensor,
-    projection_PC: Tensor | None,
-    rows: _Rows,
-    clips: _Clips,
+    inputs_NP: Tensor, products: _Products, bias_G: Tensor, rows: _Rows, clips: _Clips
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The forward pass that keeps nothing for a backward one."""
     bias_G = _with_forget_bias(bias_G)
     hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC.clone()
     outputs_NP = inputs_NP.new_empty(inputs_NP.shape[0], hidden_BP.shape[1])
     for first, sizes in _chunks(rows.batch_sizes, bytes_a_row=4 * bias_G.shape[0]):
-        gates_NG = torch.addmm(bias_G, inputs_NP[first : first + sum(sizes)], input_weight_GP.t())
+        gates_NG = products.inputs(inputs_NP[first : first + sum(sizes)]).add_(bias_G)
         offset = 0
         for size in sizes:
             gates_bG = gates_NG[offset : offset + size]
             cell_bC = cell_BC[:size]
-            gates_bG.addmm_(hidden_BP[:size], recurrent_weight_GP.t())
-            squashed_bC = _advance_cell(gates_bG, cell_bC, cell_bC, clips.cell)
-            hidden_bP = _project(squashed_bC, projection_PC, clips.projection)
+            products.recurrent.add_to(gates_bG, hidden_BP[:size])
+            squashed_bC = _advance_cell(gates_bG, cell_bC, cell_bC, clips.cell, keep_gates=False)
+            hidden_bP = squashed_bC if products.projection is None else products.projection(squashed_bC)
+            if clips.projection is not None:
+                hidden_bP.clamp_(-clips.projection, clips.projection)
             outputs_NP[first + offset : first + offset + size] = hidden_bP
             hidden_BP[:size] = hidden_bP
             offset += size
@@ -186,9 +210,11 @@ class _TrainableLSTM(torch.autograd.Function):
         for step in _steps(rows.batch_sizes):
             size = step.stop - step.start
             gates_NG[step].addmm_(hidden_BP[:size], recurrent_weight_GP.t())
-            squashed_bC = _advance_cell(gates_NG[step], before_bC[:size], cells_NC[step], clips.cell)
+            squashed_bC = _advance_cell(gates_NG[step], before_bC[:size], cells_NC[step], clips.cell, keep_gates=True)
             squashed_NC[step] = squashed_bC
-            hidden_bP = _project(squashed_bC, projection_PC, clips.projection)
+            hidden_bP = squashed_bC if projection_PC is None else squashed_bC @ projection_PC.t()
+            if clips.projection is not None:
+                hidden_bP = hidden_bP.clamp(-clips.projection, clips.projection)
             outputs_NP[step] = hidden_bP
             hidden_BP[:size] = hidden_bP
             before_bC = cells_NC[step]
@@ -248,8 +274,15 @@ def _with_forget_bias(bias_G: Tensor) -> Tensor:
     return bias_G
 
 
-def _advance_cell(gates_bG: Tensor, before_bC: Tensor, after_bC: Tensor, clip: float | None) -> Tensor:
-    """Squash the gates in place, write the new cell into ``after_bC``, return what it lets out."""
+def _advance_cell(
+    gates_bG: Tensor, before_bC: Tensor, after_bC: Tensor, clip: float | None, *, keep_gates: bool
+) -> Tensor:
+    """Write the new cell into ``after_bC`` and return what it lets out; ``keep_gates`` squashes the gates in place."""
+    kernels = kernels_for(gates_bG)
+    if kernels is not None:
+        squashed_bC = torch.empty_like(after_bC)
+        kernels.cell_forward(gates_bG, before_bC, after_bC, squashed_bC, clip=clip, keep_gates=keep_gates)
+        return squashed_bC
     num_cells = before_bC.shape[1]
     gates_bG[:, : 3 * num_cells].sigmoid_()
     gates_bG[:, 3 * num_cells :].tanh_()
@@ -259,11 +292,6 @@ def _advance_cell(gates_bG: Tensor, before_bC: Tensor, after_bC: Tensor, clip: f
     if clip is not None:
         after_bC.clamp_(-clip, clip)
     return after_bC.tanh().mul_(let_out)
-
-
-def _project(squashed_bC: Tensor, projection_PC: Tensor | None, clip: float | None) -> Tensor:
-    hidden_bP = squashed_bC if projection_PC is None else squashed_bC @ projection_PC.t()
-    return hidden_bP if clip is None else hidden_bP.clamp_(-clip, clip)
 
 
 def _cell_backward(
@@ -276,6 +304,10 @@ def _cell_backward(
     clip: float | None,
 ) -> None:
     """From the gradient of what the cell let out to those of its gates; moves ``cell_grad_bC`` one step back."""
+    kernels = kernels_for(gates_bG)
+    if kernels is not None:
+        kernels.cell_backward(grad_bC, gates_bG, after_bC, before_bC, cell_grad_bC, gates_grad_bG, clip=clip)
+        return
     let_in, forget, let_out, candidate = gates_bG.chunk(4, dim=1)
     in_grad, forget_grad, out_grad, candidate_grad = gates_grad_bG.chunk(4, dim=1)
     squashed_bC = after_bC.tanh()

@@ -4,26 +4,23 @@ While a text is prepared, its distinct words are in memory; its tokens are not. 
 appear, and renumbered by count when all are known.
 """
 
-import errno
 import hashlib
 import json
 import multiprocessing
 import os
-import secrets
-import shutil
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elmokit.atomic import atomic_folder
 from elmokit.errors import InputError, OutputError
 from elmokit.text.batches import windows
 from elmokit.text.chars import BOS_WORD, EOS_WORD, MIN_CHARS, encode_words
@@ -37,16 +34,6 @@ TOKENS_AT_ONCE = 1 << 22
 WORDS_AT_ONCE = 1 << 16
 
 _PROVISIONAL = "provisional.bin"
-_DISK_FAILURES = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOTDIR,
-    errno.EEXIST,
-)
 
 
 def prepare_corpus(
@@ -75,10 +62,10 @@ def prepare_corpus(
     _check(names, settings, num_workers)
     sources = tuple(_describe(name) for name in names)
     fingerprint = _fingerprint(sources, settings)
-    folder = Path(os.path.realpath(folder))
+    folder = Path(folder)
     if corpus := _open_same(folder, fingerprint):
         return corpus
-    with _replacing(folder) as partial_dir:
+    with atomic_folder(folder, replace=(folder / META_FILE).is_file()) as partial_dir:
         encoded = _encode_in_order(_chunks(lines), settings, num_workers)
         words = _write_sentences(partial_dir, encoded, progress)
         if not words:
@@ -313,31 +300,3 @@ def _as_bytes(array: NDArray[np.generic], dtype: str) -> bytes:
 
 def _size(path: Path, dtype: str) -> int:
     return path.stat().st_size // np.dtype(dtype).itemsize
-
-
-@contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
-    """Yield a new folder that takes the place of ``folder`` if the block succeeds."""
-    if folder.exists() and not (folder / META_FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise OutputError(f"{folder}: is there already and is no prepared corpus; name a new folder")
-    # A new name every time: two processes that prepare the same text do not meet.
-    partial_dir = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
-    old_dir = partial_dir.with_name(f"{partial_dir.name}-old")
-    try:
-        partial_dir.mkdir(parents=True)
-        yield partial_dir
-        for path in partial_dir.iterdir():
-            with path.open("rb+") as stream:
-                os.fsync(stream.fileno())
-        if folder.exists():
-            folder.rename(old_dir)
-        partial_dir.rename(folder)
-    except OSError as error:
-        if error.errno not in _DISK_FAILURES:
-            raise
-        raise OutputError(f"{folder}: cannot be written: {error.strerror}; make room or name another folder") from error
-    finally:
-        if old_dir.exists() and not folder.exists():
-            old_dir.rename(folder)
-        shutil.rmtree(partial_dir, ignore_errors=True)
-        shutil.rmtree(old_dir, ignore_errors=True)

@@ -1,38 +1,22 @@
-"""The command line: each verb reads its options, imports its room and calls one function.
-
-Data goes to stdout and messages to stderr. Exit codes: 0, 1 (failed), 2 (usage), 130 (interrupted).
-Nothing heavy is imported here, so that ``elmokit --help`` answers at once.
-"""
+"""Verbs that use a model: embed, convert, info."""
 
 import json
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from elmokit import __version__
-from elmokit.errors import ElmokitError, InputError
+from elmokit.cli.app import app
+from elmokit.cli.messages import say
+from elmokit.errors import InputError
 
 if TYPE_CHECKING:
     from elmokit.embed.files import EmbedReport, Progress, Shard
     from elmokit.weights.source import Source
-
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
-
-app = typer.Typer(
-    name="elmokit",
-    help="ELMo on PyTorch: contextual word vectors from every layer of a character biLM.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 # "\b" keeps a paragraph's lines as they are.
 EMBED_EPILOG = """\b
@@ -46,60 +30,6 @@ What OUT holds, by its suffix. Lines are counted from 0 over all inputs.
 
 Pooled, a line is one vector, and there are no offsets. Shards are pieces in order: put them one after the other."""
 MODEL_HELP = "A folder, or the two files of a published model: its options.json and its .hdf5."
-
-
-def main() -> None:
-    """Run the command, and turn every failure into one line and an exit code."""
-    sys.exit(run(sys.argv[1:]))
-
-
-def run(args: list[str]) -> int:
-    """Run the command with these arguments; return its exit code."""
-    debug = "--debug" in args
-    try:
-        with _warnings_as_lines():
-            command = typer.main.get_command(app)
-            with command.make_context("elmokit", [arg for arg in args if arg != "--debug"]) as context:
-                command.invoke(context)
-            sys.stdout.flush()
-    except typer.Exit as end:
-        return end.exit_code
-    except typer.TyperException as error:
-        return _fail(f"{error.format_message()} (see: elmokit --help)", USAGE, debug=debug)
-    except KeyboardInterrupt as error:
-        return _fail("; ".join(["interrupted", *map(str, error.args)]), INTERRUPTED, debug=debug)
-    except BrokenPipeError:
-        # Whoever read has had enough. What is still in the buffer must not be written at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
-    except ElmokitError as error:
-        return _fail(str(error), FAILED, debug=debug)
-    except MemoryError:
-        return _fail("out of memory; use a smaller --batch-size, or split long lines", FAILED, debug=debug)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{error.strerror or error}", FAILED, debug=debug)
-    except Exception as error:  # noqa: BLE001  the last resort: no traceback for a user who did not ask for one
-        return _fail(f"{type(error).__name__}: {error}; use --debug for the traceback", FAILED, debug=debug)
-    return 0
-
-
-def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so
-    if wanted:
-        typer.echo(f"elmokit {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def elmokit(
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-) -> None:
-    """ELMo on PyTorch: contextual word vectors from every layer of a character biLM."""
-    del version, debug  # the first was answered, and `run` has seen the second
 
 
 @app.command(no_args_is_help=True, epilog=EMBED_EPILOG)
@@ -283,7 +213,7 @@ class _Watcher:
         if self._first is None:
             self._first = progress
             if progress.lines:
-                _say(f"going on after {progress.lines:,} of {progress.total_lines:,} lines")
+                say(f"going on after {progress.lines:,} of {progress.total_lines:,} lines")
         self._show(progress, progress.tokens - self._first.tokens)
 
 
@@ -307,41 +237,6 @@ def _tell_of(report: "EmbedReport", *, max_chars: int) -> None:
     if report.cut_words:
         words = "1 word is longer" if report.cut_words == 1 else f"{report.cut_words:,} words are longer"
         was = "was" if report.cut_words == 1 else "were"
-        _say(f"warning: {words} than {max_chars - 2} bytes and {was} cut; split such words if the difference matters")
+        say(f"warning: {words} than {max_chars - 2} bytes and {was} cut; split such words if the difference matters")
     if sys.stderr.isatty():
-        _say(f"{report.output}: {report.lines:,} lines, {report.tokens:,} tokens in {report.seconds:,.1f} s")
-
-
-@contextmanager
-def _warnings_as_lines() -> Iterator[None]:
-    """Show what the library warns of as a line each, without the line of code."""
-
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        del category, filename, lineno, file, line
-        _say(f"warning: {message}")
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = show
-        yield
-
-
-def _fail(message: str, code: int, *, debug: bool) -> int:
-    if debug:
-        import traceback
-
-        traceback.print_exc()
-    _say(message)
-    return code
-
-
-def _say(message: str) -> None:
-    """A message to the user, one line."""
-    typer.echo(f"elmokit: {' '.join(message.split())}", err=True)
+        say(f"{report.output}: {report.lines:,} lines, {report.tokens:,} tokens in {report.seconds:,.1f} s")

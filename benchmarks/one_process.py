@@ -1,0 +1,65 @@
+"""Measure in a process that has done nothing else; prints one number.
+
+    python benchmarks/one_process.py load SOURCE...                  seconds to load a model
+    python benchmarks/one_process.py memory SOURCE TOKENS PRECISION N   peak bytes while embedding N tokens
+
+A SOURCE is a folder of ours, or options and weights. TOKENS has a sentence a line, tokens apart by spaces.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from elmokit.embed.embedder import Embedder
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["load", *paths]:
+            print(load_seconds([Path(path) for path in paths]))
+        case ["memory", folder, tokens, precision, num_tokens]:
+            embedder = Embedder.from_pretrained(folder, precision=precision)  # type: ignore[arg-type]
+            for _ in embedder.iter_layers(stream(Path(tokens), int(num_tokens))):
+                pass
+            print(peak_bytes())
+        case _:
+            raise SystemExit(__doc__)
+
+
+def load_seconds(paths: list[Path]) -> float:
+    start = time.perf_counter()
+    Embedder.from_pretrained(paths[0] if len(paths) == 1 else (paths[0], paths[1]))
+    return time.perf_counter() - start
+
+
+def stream(path: Path, num_tokens: int) -> Iterator[list[str]]:
+    """Yield sentences until they have ``num_tokens``.
+
+    Where the text is too short it comes again, its words respelled: a cache that grew without end would show.
+    """
+    left = num_tokens
+    for turn in count():
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                tokens = [f"{token}{turn}" if turn else token for token in line.split()][:left]
+                left -= len(tokens)
+                yield tokens
+                if not left:
+                    return
+
+
+def peak_bytes() -> int:
+    """The most memory this process ever had in use."""
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage counts what the parent had when it started this process
+        line = next(line for line in status.read_text("utf-8").splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+if __name__ == "__main__":
+    main()

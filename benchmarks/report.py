@@ -1,0 +1,111 @@
+"""The results of a benchmark as one table: on the terminal, or as Markdown to keep."""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from datetime import date
+from pathlib import Path
+from statistics import median
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from elmokit import kernels
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table, its values ready to print; empty where they have no meaning."""
+
+    size: str
+    what: str
+    reference: str = ""
+    elmokit: str = ""
+    ratio: str = ""
+    goal: str = ""
+    met: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All lines, and how they came about."""
+
+    title: str
+    facts: dict[str, str]
+    rows: list[Row]
+
+    def print(self) -> None:
+        """Show the table."""
+        console = Console()
+        if not console.is_terminal:  # a file or a pipe has no width
+            console = Console(width=160)
+        table = Table(*COLUMNS, title=self.title)
+        for row in self.rows:
+            table.add_row(*astuple(row))
+        console.print(table)
+        for name, value in self.facts.items():
+            console.print(f"{name}: {value}", highlight=False, markup=False)
+
+    def to_markdown(self) -> str:
+        """The same for a file in the repository."""
+        lines = [f"# {self.title}", "", *(f"- {name}: {value}" for name, value in self.facts.items()), ""]
+        lines += [_markdown_row(COLUMNS), _markdown_row(["---"] * len(COLUMNS))]
+        lines += [_markdown_row(astuple(row)) for row in self.rows]
+        return "\n".join(lines) + "\n"
+
+
+COLUMNS = [field.name for field in fields(Row)]
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """The median of some rounds, with the lowest and the highest: ``2.1x (2.0x-2.2x)``."""
+    middle, lowest, highest = (form.format(value) for value in (median(values), min(values), max(values)))
+    return f"{middle} ({lowest}-{highest})"
+
+
+def judge(row: Row, goal: str, *, met: bool) -> Row:
+    """The row beside what is wanted of it."""
+    return replace(row, goal=goal, met="yes" if met else "NO")
+
+
+def gather_facts(*, hidden: Path) -> dict[str, str]:
+    """Machine, versions, commit, date and command; of the path ``hidden`` the command shows only the name."""
+    compiled = kernels.load()
+    words = [Path(word).name if Path(word) == hidden else word for word in sys.argv]
+    return {
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}",
+        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads",
+        "kernels": "none" if compiled is None else compiled.isa,
+        "commit": _commit(),
+        "date": date.today().isoformat(),
+        "command": shlex.join(["python", *words]),
+    }
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.machine()
+
+
+def _commit() -> str:
+    folder = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        run = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+        return run.stdout.strip()
+
+    try:
+        return git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):  # no git, or no repository
+        return "unknown"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

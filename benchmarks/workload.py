@@ -1,0 +1,158 @@
+"""What the benchmarks run on: random models of published sizes, and batches of real text."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
+from elmokit.text.lines import read_lines
+from elmokit.text.tokens import split_sentences, tokenize
+from elmokit.weights.bilm_tf import write_bilm_tf
+from elmokit.weights.folder import save_folder
+from elmokit.weights.saved import SavedBiLM, expected_shapes
+
+Sentence = list[str]
+Batch = list[Sentence]
+
+SORTED_BATCH, UNSORTED_BATCH = 64, 32
+SORT_WINDOW = 4096  # sentences among which those of like length are found
+LATENCY_WORDS = 20
+
+
+@dataclass(frozen=True)
+class Size:
+    """A shape of model, and how much text one round takes with it."""
+
+    config: BiLMConfig
+    sorted_batches: int
+    unsorted_batches: int
+    latency_sentences: int
+    corpus_sentences: int
+    memory_tokens: tuple[int, ...]  # lengths of input at which the peak is looked at
+
+    @property
+    def fewest_sentences(self) -> int:
+        """Sentences that a text must have for one round."""
+        return max(self.sorted_batches * SORTED_BATCH, self.unsorted_batches * UNSORTED_BATCH)
+
+
+SIZES = {
+    # More than one window of Embedder.iter_layers (4,096 sentences), so that the peak is the one of any input.
+    "paper": Size(BiLMConfig(), 2, 4, 5, 512, (120_000,)),
+    "small": Size(
+        BiLMConfig(char_encoder=CharEncoderConfig(num_highway=1), lstm=LSTMConfig(cell_dim=1024, proj_dim=128)),
+        sorted_batches=4,
+        unsorted_batches=8,
+        latency_sentences=20,
+        corpus_sentences=4096,
+        memory_tokens=(100_000, 1_000_000),
+    ),
+    "tiny": Size(  # shows that everything runs; its numbers mean nothing
+        BiLMConfig(
+            char_encoder=CharEncoderConfig(filters=((1, 8), (2, 16), (3, 16)), num_highway=1),
+            lstm=LSTMConfig(cell_dim=32, proj_dim=16),
+        ),
+        sorted_batches=1,
+        unsorted_batches=1,
+        latency_sentences=2,
+        corpus_sentences=64,
+        memory_tokens=(500, 2000),
+    ),
+}
+
+# By a part of the name, the first that fits: the standard deviation of what a weight gives for inputs of size 1 (else
+# 1), and the value of a bias (else 0). So words differ, gates open and close, few values reach the clips, and no
+# rounding error grows from step to step.
+GAINS = {
+    "char_embedding": 4.0,
+    "char_encoder.projection": 5.0,
+    "input_weight": 1.5,
+    "recurrent_weight": 0.5,
+    "lstm.layers": 2.0,  # what is left: the projection
+}
+BIASES = {"convs": -2.0, "gate": -2.0}
+
+
+@dataclass(frozen=True)
+class Model:
+    """One random biLM in both formats and in memory."""
+
+    saved: SavedBiLM
+    folder: Path
+    options_path: Path
+    weights_path: Path
+
+
+def draw_tensors(config: BiLMConfig) -> dict[str, Tensor]:
+    """Random weights with activations like those of a trained model; the same on every call."""
+    generator = torch.Generator().manual_seed(0)
+    tensors = {}
+    for name, shape in expected_shapes(config).items():
+        if name.endswith("bias"):
+            tensors[name] = torch.full(shape, _first_fit(name, BIASES, default=0.0))
+        else:
+            scale = _first_fit(name, GAINS, default=1.0) / math.sqrt(math.prod(shape[1:]))
+            tensors[name] = torch.randn(shape, generator=generator) * scale
+    return tensors
+
+
+def _first_fit(name: str, values: dict[str, float], *, default: float) -> float:
+    return next((value for part, value in values.items() if part in name), default)
+
+
+def write_model(config: BiLMConfig, folder: Path) -> Model:
+    """Write the model of this shape: as a folder of ours, and as the pair of published files."""
+    saved = SavedBiLM(config, draw_tensors(config))
+    model = Model(saved, folder / "ours", folder / "options.json", folder / "weights.hdf5")
+    save_folder(saved, model.folder)
+    write_bilm_tf(saved, model.options_path, model.weights_path)
+    return model
+
+
+def read_sentences(path: Path) -> Iterator[Sentence]:
+    """Yield the tokenised sentences of a text, as they come."""
+    for line in read_lines([path]):
+        for sentence in split_sentences(line.text):
+            if tokens := tokenize(sentence):
+                yield tokens
+
+
+def first_sentences(path: Path, size: Size) -> list[Sentence]:
+    """As many sentences of a text as a round of this size takes."""
+    sentences = list(islice(read_sentences(path), max(SORT_WINDOW, size.corpus_sentences)))
+    if len(sentences) < size.fewest_sentences:
+        raise SystemExit(f"{path}: has {len(sentences)} sentences; a round takes {size.fewest_sentences}")
+    return sentences
+
+
+def sorted_batches(sentences: Sequence[Sentence], num_batches: int) -> list[Batch]:
+    """Batches of like length, of short sentences and of long ones: evenly spread over all when sorted."""
+    by_length = sorted(sentences, key=len)
+    in_all = len(by_length) // SORTED_BATCH
+    chosen = [(2 * index + 1) * in_all // (2 * num_batches) for index in range(num_batches)]
+    return [by_length[batch * SORTED_BATCH : (batch + 1) * SORTED_BATCH] for batch in chosen]
+
+
+def unsorted_batches(sentences: Sequence[Sentence], num_batches: int) -> list[Batch]:
+    """The first sentences as they stand in the text."""
+    return [list(sentences[index * UNSORTED_BATCH :][:UNSORTED_BATCH]) for index in range(num_batches)]
+
+
+def single_sentences(sentences: Sequence[Sentence], num_sentences: int) -> list[Batch]:
+    """Batches of one sentence, each of 20 words: the first ones that are long enough, cut."""
+    long_enough = [sentence for sentence in sentences if len(sentence) >= LATENCY_WORDS]
+    if len(long_enough) < num_sentences:
+        raise SystemExit(
+            f"the text has {len(long_enough)} sentences of {LATENCY_WORDS} words; expected {num_sentences}"
+        )
+    return [[sentence[:LATENCY_WORDS]] for sentence in long_enough[:num_sentences]]
+
+
+def count_words(batches: Sequence[Batch]) -> int:
+    """Words of all sentences, without boundaries."""
+    return sum(len(sentence) for batch in batches for sentence in batch)

@@ -1,0 +1,110 @@
+"""The command itself: its name, its exit codes, and how every failure becomes one line."""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, TextIO
+
+import typer
+
+from elmokit import __version__
+from elmokit.cli.messages import say
+from elmokit.errors import ElmokitError
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="elmokit",
+    help="ELMo on PyTorch: contextual word vectors from every layer of a character biLM.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Run the command, and turn every failure into one line and an exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: list[str]) -> int:
+    """Run the command with these arguments; return its exit code."""
+    debug = "--debug" in args
+    try:
+        with _warnings_as_lines():
+            command = typer.main.get_command(app)
+            with command.make_context("elmokit", [arg for arg in args if arg != "--debug"]) as context:
+                command.invoke(context)
+            sys.stdout.flush()
+    except typer.Exit as end:
+        return end.exit_code
+    except typer.TyperException as error:
+        return _fail(f"{error.format_message()} (see: elmokit --help)", USAGE, debug=debug)
+    except KeyboardInterrupt as error:
+        return _fail("; ".join(["interrupted", *map(str, error.args)]), INTERRUPTED, debug=debug)
+    except BrokenPipeError:
+        # Whoever read has had enough. What is still in the buffer must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except ElmokitError as error:
+        return _fail(str(error), FAILED, debug=debug)
+    except MemoryError:
+        return _fail("out of memory; use a smaller --batch-size, or split long lines", FAILED, debug=debug)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}", FAILED, debug=debug)
+    except Exception as error:  # noqa: BLE001  the last resort: no traceback for a user who did not ask for one
+        return _fail(f"{type(error).__name__}: {error}; use --debug for the traceback", FAILED, debug=debug)
+    return 0
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so
+    if wanted:
+        typer.echo(f"elmokit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def elmokit(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """ELMo on PyTorch: contextual word vectors from every layer of a character biLM."""
+    del version, debug  # the first was answered, and `run` has seen the second
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Show what the library warns of as a line each, without the line of code."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        del category, filename, lineno, file, line
+        say(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _fail(message: str, code: int, *, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    say(message)
+    return code

@@ -1,0 +1,104 @@
+"""Run a biLM over tokenised sentences as fast as the machine can.
+
+The token layer is computed once a word, the LSTMs do no work on padding, and each direction has a core of its own.
+
+Shapes: W distinct words, F filters, P width of a token vector, N positions of all sentences.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from elmokit import kernels
+from elmokit.embed.token_cache import TokenCache
+from elmokit.errors import InputError
+from elmokit.model.bilm import BiLM, BiLMState, RaggedLayers
+from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
+
+Precision = Literal["fp32", "int8"]
+
+
+@dataclass(frozen=True)
+class EngineRun:
+    """What came of one batch."""
+
+    ragged: RaggedLayers
+    lengths: list[int]  # positions of every sentence, boundaries included
+
+
+class Engine:
+    """A biLM made ready for use: it must not be trained any more."""
+
+    def __init__(self, bilm: BiLM, *, precision: Precision) -> None:
+        if precision not in get_args(Precision):
+            raise InputError(f"precision {precision!r}; expected 'fp32' or 'int8'")
+        self.bilm = bilm.eval().requires_grad_(False)
+        self.device = bilm.char_encoder.char_embedding.device
+        if precision == "int8":
+            if self.device.type != "cpu":
+                raise InputError(f"precision 'int8' on {self.device}; it is made for the CPU, use 'fp32' there")
+            bilm.forward_lstm.round_weights()
+            bilm.backward_lstm.round_weights()
+        self.precision = precision
+        self.cut_words = CutWords(max_chars=bilm.config.char_encoder.max_chars)
+        self.cache = TokenCache(bilm.config.lstm.proj_dim, device=self.device)
+        self._tables = _char_tables(bilm) if self.device.type == "cpu" and kernels.available() else None
+        self._executor = direction_executor() if self.device.type == "cpu" else None
+
+    @torch.inference_mode()
+    def run(self, sentences: Sequence[Sequence[str]], start: BiLMState) -> EngineRun:
+        """Read tokenised sentences between their boundaries."""
+        bounded = [[BOS_WORD, *sentence, EOS_WORD] for sentence in sentences]
+        distinct: dict[str, int] = {}
+        places = [distinct.setdefault(word, len(distinct)) for sentence in bounded for word in sentence]
+        vectors_WP = self.cache.look_up(list(distinct), self._encode)
+        tokens_NP = vectors_WP[torch.tensor(places, device=self.device)]
+        lengths = [len(sentence) for sentence in bounded]
+        return EngineRun(self.bilm.run(tokens_NP, lengths, start, executor=self._executor), lengths)
+
+    def _encode(self, words: list[str]) -> Tensor:
+        encoded = encode_words(words, max_chars=self.bilm.config.char_encoder.max_chars)
+        self.cut_words.add(encoded)
+        char_ids_WC = torch.from_numpy(encoded.char_ids_WC).to(self.device)
+        compiled = kernels.load() if self._tables is not None else None
+        if compiled is None or self._tables is None:
+            return self.bilm.encode_tokens(char_ids_WC)
+        return self.bilm.char_encoder.finish(compiled.char_pool(char_ids_WC, self._tables))
+
+
+def direction_executor() -> Executor | None:
+    """Two threads of one core each, one a direction; none where torch is told to use one core."""
+    num_threads = torch.get_num_threads()
+    if num_threads < 2:
+        return None
+    both = threading.Barrier(3)
+
+    def start() -> None:
+        torch.set_num_threads(1)
+        both.wait()
+
+    executor = ThreadPoolExecutor(2, thread_name_prefix="elmokit", initializer=start)
+    for _ in range(2):
+        executor.submit(int)
+    both.wait()
+    torch.set_num_threads(num_threads)  # what a thread sets for itself is also the default of new threads
+    return executor
+
+
+def _char_tables(bilm: BiLM) -> kernels.CharTables:
+    encoder = bilm.char_encoder
+    return kernels.build_char_tables(
+        encoder.char_embedding, list(_weights_of(encoder.convs)), activation=encoder.config.activation
+    )
+
+
+def _weights_of(convs: nn.ModuleList) -> Iterator[tuple[Tensor, Tensor]]:
+    for conv in convs:
+        assert isinstance(conv, nn.Conv1d)
+        assert conv.bias is not None
+        yield conv.weight, conv.bias

@@ -1,0 +1,69 @@
+"""Words whose token vectors are known already, as many as fit into a bound.
+
+A word's token vector depends on its spelling alone, so it is computed once and looked up afterwards. In running text
+nine of ten tokens are found here.
+
+Shapes: W words, P width, S slots.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+NUM_BYTES = 64 * 2**20
+
+
+class TokenCache:
+    """The vectors of the words used last. Several threads may ask at once."""
+
+    def __init__(self, dim: int, *, device: torch.device, num_bytes: int = NUM_BYTES) -> None:
+        self.num_slots = num_bytes // (4 * dim)
+        self._dim, self._device = dim, device
+        self._vectors_SP = torch.empty(0, dim, device=device)
+        self._slots: dict[str, int] = {}  # the word that was asked for longest ago comes first
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def look_up(self, words: Sequence[str], compute: Callable[[list[str]], Tensor]) -> Tensor:
+        """Return the vectors of different words, (W, P); those not known are computed, all in one call."""
+        with self._lock:
+            found = {place: self._touch(word) for place, word in enumerate(words) if word in self._slots}
+            known_WP = self._vectors_SP[torch.tensor(list(found.values()), dtype=torch.long, device=self._device)]
+        if len(found) == len(words):
+            return known_WP
+        missing = [place for place in range(len(words)) if place not in found]
+        computed_WP = compute([words[place] for place in missing])
+        vectors_WP = computed_WP.new_empty(len(words), self._dim)
+        vectors_WP[torch.tensor(missing, device=self._device)] = computed_WP
+        vectors_WP[torch.tensor(list(found), dtype=torch.long, device=self._device)] = known_WP
+        with self._lock:
+            self._keep([words[place] for place in missing], computed_WP)
+        return vectors_WP
+
+    def _touch(self, word: str) -> int:
+        slot = self._slots.pop(word)
+        self._slots[word] = slot
+        return slot
+
+    def _keep(self, words: list[str], vectors_WP: Tensor) -> None:
+        words, vectors_WP = words[: self.num_slots], vectors_WP[: self.num_slots]
+        slots = [self._touch(word) if word in self._slots else self._free_slot(word) for word in words]
+        needed = max(slots, default=-1) + 1
+        if needed > len(self._vectors_SP):  # grown by doubling, so that a short text costs little
+            larger_SP = self._vectors_SP.new_empty(
+                min(max(needed, 2 * len(self._vectors_SP)), self.num_slots), self._dim
+            )
+            larger_SP[: len(self._vectors_SP)] = self._vectors_SP
+            self._vectors_SP = larger_SP
+        self._vectors_SP[torch.tensor(slots, dtype=torch.long, device=self._device)] = vectors_WP
+
+    def _free_slot(self, word: str) -> int:
+        slot = len(self._slots)
+        if slot >= self.num_slots:
+            slot = self._slots.pop(next(iter(self._slots)))
+        self._slots[word] = slot
+        return slot

@@ -1,0 +1,16 @@
+"""Optional dependencies: imported where they are needed, and named with the line that installs them."""
+
+from importlib import import_module
+from types import ModuleType
+
+from elmokit.errors import MissingExtraError
+
+
+def require(module: str, *, extra: str) -> ModuleType:
+    """Import a module that comes with one of elmokit's extras."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:  # it is there, and lacks something itself
+            raise
+        raise MissingExtraError(f"{module} is not installed; install it with: pip install 'elmokit[{extra}]'") from None

@@ -1,0 +1,115 @@
+"""Save a biLM as one ONNX file, for machines and languages without PyTorch.
+
+Input ``char_ids`` int64 (batch, tokens, max_chars): what `elmokit.text.chars.pad_sentences` and AllenNLP's
+``batch_to_ids`` make, without boundaries, padded with zeros on the right. Outputs ``layers`` float32
+(batch, layers, tokens, width), zero on padding, and ``mask`` bool (batch, tokens). Batch and tokens may be any number.
+
+Shapes: B sentences, T tokens, C character ids a word, L layers, D width.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import torch
+
+from elmokit.atomic import atomic_file
+from elmokit.embed.state import WARM_TEXT, from_tensors, to_tensors, warm_state
+from elmokit.errors import InputError, OutputError
+from elmokit.extras import require
+from elmokit.text.chars import pad_sentences
+from elmokit.weights.source import Source, build_bilm, load_saved
+from elmokit.weights.saved import SavedBiLM
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+State = Literal["reset", "warm"]
+"""Where a sentence begins. There is no ``carry``: a graph remembers nothing between two calls."""
+
+TOLERANCE = 1e-5
+LARGEST_FILE = 2**31 - 2**24  # protobuf ends at 2 GiB; larger weights go into a file of their own
+PAGE = 4096  # where tensors begin in that file, so that it can be mapped into memory
+
+
+def export_onnx(source: Source, path: str | Path, *, state: State = "reset", overwrite: bool = False) -> None:
+    """Write a saved biLM as an ONNX model; ``source`` is what `Embedder.from_pretrained` takes.
+
+    Weights of more than 2 GiB, which is more than ONNX holds in a file, are written beside it as ``path`` + ``.data``.
+    """
+    if state not in get_args(State):
+        raise InputError(f"state {state!r}; expected 'reset' or 'warm': an ONNX model remembers nothing between calls")
+    if Path(path).exists() and not overwrite:
+        raise OutputError(f"{path}: exists; name a new file, or replace this one (overwrite=True, --force)")
+    require("onnx", extra="onnx")
+    from onnx import helper
+
+    from elmokit.integrations.onnx_graph import build_model
+
+    saved = load_saved(source)
+    weights = {name: tensor.numpy() for name, tensor in saved.tensors.items()}
+    start = {name: tensor.numpy() for name, tensor in _start_state(saved, state).items()}
+    model = build_model(saved.config, weights, start)
+    helper.set_model_props(model, {"state": state, "config": saved.config.model_dump_json()})
+    _write(model, Path(path))
+
+
+def check_onnx(path: str | Path, source: Source, *, state: State = "reset") -> float:
+    """Run an exported model in ONNX Runtime and the biLM in PyTorch on a mixed batch; return the largest difference.
+
+    More than 1e-5 is an error.
+    """
+    runtime = require("onnxruntime", extra="onnx")
+    if not Path(path).is_file():
+        raise InputError(f"{path}: no such file; expected a model written by export_onnx")
+    saved = load_saved(source)
+    bilm = build_bilm(saved)
+    words = " ".join(WARM_TEXT).split()
+    sentences = [words[:1], WARM_TEXT[0].split(), [], words]
+    char_ids_BTC = pad_sentences(sentences, max_chars=saved.config.char_encoder.max_chars)
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    [layers_BLTD] = session.run(["layers"], {"char_ids": char_ids_BTC})
+    start = from_tensors(_start_state(saved, state)).select(torch.zeros(len(sentences), dtype=torch.long))
+    with torch.inference_mode():
+        padded = bilm(torch.from_numpy(char_ids_BTC), start)
+    expected_BLTD = (padded.layers_BLTD[:, :, 1:-1] * padded.mask_BT[:, None, 2:, None]).numpy()
+    gap = float(np.abs(layers_BLTD - expected_BLTD).max())
+    if not gap <= TOLERANCE:  # a gap may also be no number
+        raise OutputError(
+            f"{path}: differs from PyTorch by {gap:.1g}, more than {TOLERANCE:.0g}; "
+            f"was it exported from this model, with state {state!r}?"
+        )
+    return gap
+
+
+def _start_state(saved: SavedBiLM, state: State) -> dict[str, torch.Tensor]:
+    """The state in which every sentence begins, each part (layers, width)."""
+    bilm = build_bilm(saved)
+    if state == "reset":
+        return to_tensors(bilm.zero_state(1))
+    return saved.start_state or to_tensors(warm_state(bilm))
+
+
+def _write(model: "ModelProto", path: Path) -> None:
+    num_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+    if num_bytes <= LARGEST_FILE:
+        with atomic_file(path) as file:
+            file.write_bytes(model.SerializeToString())
+        return
+    data_path = path.with_name(f"{path.name}.data")
+    # The weights are in their place before the graph that names them is.
+    with atomic_file(path) as file, atomic_file(data_path) as data:
+        _move_weights(model, data, location=data_path.name)
+        file.write_bytes(model.SerializeToString())
+
+
+def _move_weights(model: "ModelProto", data: Path, *, location: str) -> None:
+    """Take the tensors out of a model into a file, and leave word where each one is."""
+    from onnx.external_data_helper import set_external_data
+
+    with data.open("wb") as file:
+        for tensor in model.graph.initializer:
+            file.seek(-file.tell() % PAGE, 1)
+            set_external_data(tensor, location, offset=file.tell(), length=len(tensor.raw_data))
+            file.write(tensor.raw_data)
+            tensor.ClearField("raw_data")

@@ -1,0 +1,74 @@
+"""Embed a Ray Data set, on one machine or many.
+
+`EmbedBatch` is a function of a batch that Ray sends to its workers. It holds plain values alone; the model is loaded
+where the batch is.
+
+Shapes: N rows, T tokens, D width.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from elmokit.embed.embedder import Embedder, Sentence
+from elmokit.embed.picking import Layer, Pooling, check_pooling
+from elmokit.embed.state import State
+from elmokit.errors import InputError
+from elmokit.weights.source import Source
+
+Batch = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class EmbedBatch:
+    """Add a column of vectors to a batch: ``dataset.map_batches(EmbedBatch("model-folder"), batch_size=256)``.
+
+    ``column`` holds texts, or lists of tokens, which are taken as they are. The new column ``output`` holds one vector
+    a row, (width,); a text of several sentences is pooled over all their tokens. With ``pool=None`` it holds every
+    token's vector, (tokens, width), and a text is read as one sentence.
+    """
+
+    source: Source
+    column: str = "text"
+    output: str = "embedding"
+    layer: Layer = "mean"
+    pool: Pooling | None = "mean"
+    state: State = "reset"
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if self.pool is not None:
+            check_pooling(self.pool)
+        if self.state == "carry":
+            raise InputError("state 'carry' on batches in no order; use 'reset' or 'warm', which need none")
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Return the batch with its vectors."""
+        if self.column not in batch:
+            raise InputError(f"no column {self.column!r} in the data; its columns are {', '.join(batch)}")
+        sentences = [_as_sentence(value, self.column) for value in batch[self.column]]
+        embedder = _load(self.source, self.state, self.device)
+        if self.pool is not None:
+            return batch | {self.output: embedder.encode(sentences, layer=self.layer, pooling=self.pool)}
+        vectors = np.empty(len(sentences), dtype=object)
+        vectors[:] = embedder.embed_tokens(sentences, layer=self.layer)
+        return batch | {self.output: vectors}
+
+
+# Ray runs many tasks in one process, and every task has its own copy of the function.
+@lru_cache(maxsize=2)
+def _load(source: Source, state: State, device: str) -> Embedder:
+    return Embedder.from_pretrained(source, state=state, device=torch.device(device))
+
+
+def _as_sentence(value: object, column: str) -> Sentence:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, str | Sequence):
+        return value
+    raise InputError(f"column {column!r} holds {value!r}; expected texts or lists of tokens")

@@ -1,0 +1,219 @@
+"""Compiled kernels for what torch is slow at on a CPU.
+
+They are plain C without any tie to torch's own library, compiled when the package is built (``hatch_build.py``)
+and called through ctypes, which lets other Python threads run meanwhile. A package built without a compiler has
+none; then ``load`` gives None and the caller does the same in torch. ``ELMOKIT_KERNELS=off`` asks for that.
+
+Shapes: b rows alive at a step; C cells; G = 4 C gates, or the outputs of a matrix; P its inputs; W words,
+K character ids a word, F filters together.
+"""
+
+import ctypes
+import math
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmokit.config import NUM_CHARS
+from elmokit.errors import ConfigError, InputError
+from elmokit.kernels.packed import SLICE, CharTables, Int8Weight, build_char_tables, quantise
+
+__all__ = ["MOST_FEW_ROWS", "CharTables", "Int8Weight", "Kernels", "available", "build_char_tables", "load", "quantise"]
+
+MOST_FEW_ROWS = 7  # from eight rows on torch's own product is faster
+INTERFACE_VERSION = 1  # of isa.c
+PANEL = 64  # of int8.c
+
+_POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
+_ARGUMENTS: dict[str, list[Any]] = {
+    "cell_forward": [_POINTER, _LONG, *[_POINTER] * 3, *[_LONG] * 2, _FLOAT, _INT],
+    "cell_backward": [*[_POINTER] * 2, _LONG, *[_POINTER] * 4, *[_LONG] * 3, _FLOAT],
+    "char_pool": [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 4, _LONG, _POINTER, _INT],
+    "add_matmul_few_rows": [*[_POINTER] * 3, *[_LONG] * 4],
+    "matmul_int8": [_POINTER, _LONG, *[_POINTER] * 4, *[_LONG] * 4, _INT],
+}
+
+
+class Kernels:
+    """The kernels of one instruction set.
+
+    They take float32 tensors in CPU memory whose rows lie in one piece, and refuse others. None of them knows autograd.
+    """
+
+    def __init__(self, library: ctypes.CDLL, isa: str) -> None:
+        self.isa = isa
+        self._functions: dict[str, Any] = {}
+        for name, arguments in _ARGUMENTS.items():
+            function = getattr(library, f"{name}_{isa}")
+            function.argtypes, function.restype = arguments, _INT if name == "char_pool" else None
+            self._functions[name] = function
+
+    def cell_forward(
+        self,
+        gates_bG: Tensor,
+        before_bC: Tensor,
+        after_bC: Tensor,
+        squashed_bC: Tensor,
+        *,
+        clip: float | None,
+        keep_gates: bool,
+    ) -> None:
+        """Advance the cells of every row: write the new cells and what they let out.
+
+        ``gates_bG`` are blocks of input, forget, output and candidate before squashing, biases added; with
+        ``keep_gates`` they are squashed in place. ``before_bC`` and ``after_bC`` may be one tensor.
+        """
+        num_rows, num_cells = before_bC.shape
+        self._functions["cell_forward"](
+            *_rows(gates_bG, num_rows, 4 * num_cells),
+            *[_whole(part, num_rows, num_cells) for part in (before_bC, after_bC, squashed_bC)],
+            num_rows,
+            num_cells,
+            math.nan if clip is None else clip,
+            keep_gates,
+        )
+
+    def cell_backward(
+        self,
+        grad_bC: Tensor,
+        gates_bG: Tensor,
+        after_bC: Tensor,
+        before_bC: Tensor,
+        cell_grad_bC: Tensor,
+        gates_grad_bG: Tensor,
+        *,
+        clip: float | None,
+    ) -> None:
+        """From the gradient of what the cells let out to those of their gates; moves ``cell_grad_bC`` one step back.
+
+        ``gates_bG`` are squashed, as ``cell_forward`` keeps them.
+        """
+        num_rows, num_cells = before_bC.shape
+        self._functions["cell_backward"](
+            _whole(grad_bC, num_rows, num_cells),
+            *_rows(gates_bG, num_rows, 4 * num_cells),
+            *[_whole(part, num_rows, num_cells) for part in (after_bC, before_bC, cell_grad_bC)],
+            *_rows(gates_grad_bG, num_rows, 4 * num_cells),
+            num_rows,
+            num_cells,
+            math.nan if clip is None else clip,
+        )
+
+    def char_pool(self, char_ids_WK: Tensor, tables: CharTables) -> Tensor:
+        """Every filter's strongest answer anywhere in each word, (W, F)."""
+        num_words, num_chars = char_ids_WK.shape
+        widest = int(tables.widths.max())
+        if widest > num_chars:
+            raise InputError(f"words of {num_chars} character ids are shorter than the widest filter, {widest}")
+        lengths_W = torch.empty(num_words, dtype=torch.int64)
+        pooled_WF = torch.empty(num_words, tables.bias.shape[0])
+        failed = self._functions["char_pool"](
+            _whole(char_ids_WK, num_words, num_chars, dtype=torch.int64),
+            lengths_W.data_ptr(),
+            num_words,
+            num_chars,
+            tables.table.data_ptr(),
+            tables.bias.data_ptr(),
+            tables.widths.data_ptr(),
+            tables.counts.data_ptr(),
+            len(tables.widths),
+            pooled_WF.data_ptr(),
+            tables.activation == "tanh",
+        )
+        if failed:
+            found = f"{int(char_ids_WK.min())} to {int(char_ids_WK.max())}"
+            raise InputError(f"character ids go from {found}; expected 0 to {NUM_CHARS}")
+        return pooled_WF
+
+    def add_matmul_few_rows(self, out_bG: Tensor, inputs_bP: Tensor, weight_GP: Tensor) -> None:
+        """Add ``inputs . weight^T`` to ``out_bG``, for at most MOST_FEW_ROWS rows."""
+        num_rows, num_inputs = inputs_bP.shape
+        num_outputs = weight_GP.shape[0]
+        if num_rows > MOST_FEW_ROWS:
+            raise InputError(f"{num_rows} rows; expected at most {MOST_FEW_ROWS}, use torch.addmm for more")
+        out, out_stride = _rows(out_bG, num_rows, num_outputs)
+        self._functions["add_matmul_few_rows"](
+            _whole(inputs_bP, num_rows, num_inputs),
+            _whole(weight_GP, num_outputs, num_inputs),
+            out,
+            out_stride,
+            num_rows,
+            num_inputs,
+            num_outputs,
+        )
+
+    def matmul_int8(self, out_bG: Tensor, inputs_bP: Tensor, weight: Int8Weight, *, accumulate: bool) -> None:
+        """Write ``inputs . weight^T`` to ``out_bG``, or add it."""
+        num_rows = inputs_bP.shape[0]
+        room = torch.empty(min(num_rows, PANEL) * SLICE, dtype=torch.int16)
+        self._functions["matmul_int8"](
+            *_rows(inputs_bP, num_rows, weight.num_inputs),
+            weight.packed.data_ptr(),
+            weight.scales.data_ptr(),
+            room.data_ptr(),
+            *_rows(out_bG, num_rows, weight.num_outputs),
+            num_rows,
+            weight.num_inputs,
+            weight.num_outputs,
+            accumulate,
+        )
+
+
+@cache
+def load() -> Kernels | None:
+    """The kernels for this machine, or None if there are none or they are switched off."""
+    wanted = os.environ.get("ELMOKIT_KERNELS", "")
+    if wanted not in ("", "off"):
+        raise ConfigError(f"ELMOKIT_KERNELS is {wanted!r}; expected 'off' or nothing")
+    library = None if wanted == "off" else open_library()
+    if library is None:
+        return None
+    library.best_isa.restype = ctypes.c_char_p
+    return Kernels(library, library.best_isa().decode())
+
+
+def available() -> bool:
+    """Whether this package has kernels that run here, and they are not switched off."""
+    return load() is not None
+
+
+def open_library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
+    """The compiled library, unless it is absent, made for another machine, or of another version."""
+    for path in folder.glob("libelmokit_kernels.*"):
+        try:
+            library = ctypes.CDLL(str(path))
+            version = library.interface_version()
+        except (OSError, AttributeError):  # for another machine, or no library of ours
+            continue
+        if version == INTERFACE_VERSION:
+            return library
+    return None
+
+
+def _rows(tensor: Tensor, num_rows: int, num_columns: int) -> tuple[int, int]:
+    """Where a matrix lies, and how far its rows are from each other."""
+    _check(tensor, num_rows, num_columns, torch.float32)
+    if num_columns > 1 and tensor.stride(1) != 1:
+        raise InputError(f"a row's values lie {tensor.stride(1)} apart; expected 1, call .contiguous()")
+    return tensor.data_ptr(), tensor.stride(0)
+
+
+def _whole(tensor: Tensor, num_rows: int, num_columns: int, *, dtype: torch.dtype = torch.float32) -> int:
+    """Where a matrix lies that has no gaps."""
+    _check(tensor, num_rows, num_columns, dtype)
+    if not tensor.is_contiguous():
+        raise InputError(f"a matrix has strides {tensor.stride()}; expected no gaps, call .contiguous()")
+    return tensor.data_ptr()
+
+
+def _check(tensor: Tensor, num_rows: int, num_columns: int, dtype: torch.dtype) -> None:
+    # A wrong shape would make a kernel write over other memory, so this is never left out.
+    if tensor.shape != (num_rows, num_columns) or tensor.dtype != dtype or not tensor.is_cpu:
+        raise InputError(
+            f"a kernel got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}; "
+            f"expected {dtype} of shape {(num_rows, num_columns)} on cpu"
+        )

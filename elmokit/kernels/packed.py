@@ -1,0 +1,73 @@
+"""Weights in the layouts that the kernels read, made once per model.
+
+Shapes: I character ids, E character width; G outputs, P inputs of a matrix.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+FILTER_BLOCK = 32  # BLOCK in char_pool.c
+SLICE, TILE = 512, 16  # of int8.c
+LARGEST_BYTE = 127
+
+
+@dataclass(frozen=True)
+class CharTables:
+    """A character CNN as look-up tables: what each filter answers to each character at each place of its window."""
+
+    table: Tensor  # flat: for every width, for every block of filters, (width, 262, FILTER_BLOCK)
+    bias: Tensor
+    widths: Tensor
+    counts: Tensor  # filters of each width
+    activation: Literal["relu", "tanh"]
+
+
+@dataclass(frozen=True)
+class Int8Weight:
+    """A matrix (G, P) of eight-bit numbers, with one scale per output and slice of inputs."""
+
+    packed: Tensor  # flat: for every slice, (tiles, columns / 2, TILE, 2)
+    scales: Tensor  # (slices, tiles * TILE)
+    num_outputs: int
+    num_inputs: int
+
+
+def build_char_tables(
+    char_embedding: Tensor, convs: Sequence[tuple[Tensor, Tensor]], *, activation: Literal["relu", "tanh"]
+) -> CharTables:
+    """Multiply every character with every filter once.
+
+    ``char_embedding`` is (261, E), without the row of the mask id; ``convs`` are (weight, bias) as in ``nn.Conv1d``.
+    """
+    embedding_IE = functional.pad(char_embedding.detach().double(), (0, 0, 1, 0))
+    blocks = []
+    for weight, _ in convs:
+        answers = torch.einsum("ie,new->win", embedding_IE, weight.detach().double())
+        answers = functional.pad(answers, (0, -weight.shape[0] % FILTER_BLOCK))
+        blocks.append(answers.unflatten(2, (-1, FILTER_BLOCK)).permute(2, 0, 1, 3).flatten())
+    return CharTables(
+        table=torch.cat(blocks).float(),
+        bias=torch.cat([bias.detach() for _, bias in convs]).float(),
+        widths=torch.tensor([weight.shape[2] for weight, _ in convs]),
+        counts=torch.tensor([weight.shape[0] for weight, _ in convs]),
+        activation=activation,
+    )
+
+
+def quantise(weight_GP: Tensor) -> Int8Weight:
+    """Round a matrix to eight bits, each output's slice of inputs to its own largest value."""
+    num_outputs, num_inputs = weight_GP.shape
+    packed, scales = [], []
+    for slice_Gp in functional.pad(weight_GP.detach().float(), (0, 0, 0, -num_outputs % TILE)).split(SLICE, dim=1):
+        scale_G = slice_Gp.abs().amax(dim=1) / LARGEST_BYTE
+        scale_G = torch.where(scale_G == 0, 1.0, scale_G)
+        rounded_Gp = (slice_Gp / scale_G[:, None]).round().to(torch.int8)
+        rounded_Gp = functional.pad(rounded_Gp, (0, slice_Gp.shape[1] % 2))
+        packed.append(rounded_Gp.unflatten(0, (-1, TILE)).unflatten(2, (-1, 2)).transpose(1, 2).flatten())
+        scales.append(scale_G)
+    return Int8Weight(torch.cat(packed), torch.stack(scales), num_outputs, num_inputs)

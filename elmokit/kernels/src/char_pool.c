@@ -1,0 +1,81 @@
+/* The character CNN of a word by table look-up.
+ *
+ * A filter's answer to a window is a sum over the window's positions of a number that depends only on the
+ * position and the character there, so all of them are looked up instead of multiplied. A bank is all
+ * filters of one width. Its table is cut into blocks of BLOCK filters, each (width, NUM_IDS, BLOCK): the
+ * rows of common characters of one block stay in the cache while all words pass over it.
+ */
+#include "squash.h"
+
+enum { NUM_IDS = 262, PAD_ID = 261, BLOCK = 32, VECTORS = BLOCK / LANES };
+
+/* Characters up to the last that is not padding. */
+static long word_length(const int64_t *ids, long num_chars) {
+    while (num_chars > 0 && ids[num_chars - 1] == PAD_ID) num_chars--;
+    return num_chars;
+}
+
+INLINE void answer_window(const float *table, long width, const int64_t *ids, vec *answer) {
+    const float *row = table + ids[0] * BLOCK;
+    UNROLL for (int v = 0; v < VECTORS; v++) answer[v] = load(row + v * LANES);
+    for (long position = 1; position < width; position++) {
+        row = table + (position * NUM_IDS + ids[position]) * BLOCK;
+        UNROLL for (int v = 0; v < VECTORS; v++) answer[v] += load(row + v * LANES);
+    }
+}
+
+/* Every filter's strongest answer among one or more windows. */
+INLINE void strongest(const float *table, long width, const int64_t *ids, long num_windows, float *best) {
+    vec top[VECTORS], answer[VECTORS];
+    answer_window(table, width, ids, top);
+    for (long window = 1; window < num_windows; window++) {
+        answer_window(table, width, ids + window, answer);
+        UNROLL for (int v = 0; v < VECTORS; v++) top[v] = larger(top[v], answer[v]);
+    }
+    UNROLL for (int v = 0; v < VECTORS; v++) store(best + v * LANES, top[v]);
+}
+
+INLINE void finish(const float *best, const float *bias, float *pooled, int use_tanh, long count) {
+    const vec answer = load(best) + load_part(bias, count);
+    store_part(pooled, use_tanh ? hyperbolic_tangent(answer) : larger((vec){0}, answer), count);
+}
+
+/* One block of filters for all words. */
+static void pool_block(const float *table, const float *bias, long width, long count, const int64_t *char_ids,
+                       const int64_t *lengths, long num_words, long num_chars, float *pooled, long num_filters,
+                       int use_tanh) {
+    const long num_fitting = num_chars - width + 1;
+    for (long word = 0; word < num_words; word++) {
+        /* All windows that lie wholly in the padding are alike: one of them is enough. */
+        const long num_windows = lengths[word] + 1 < num_fitting ? lengths[word] + 1 : num_fitting;
+        float best[BLOCK];
+        strongest(table, width, char_ids + word * num_chars, num_windows, best);
+        float *to = pooled + word * num_filters;
+        long f = 0;
+        for (; f + LANES <= count; f += LANES) finish(best + f, bias + f, to + f, use_tanh, LANES);
+        if (f < count) finish(best + f, bias + f, to + f, use_tanh, count - f);
+    }
+}
+
+/* lengths is room for one number a word. Returns 1, with nothing pooled, if an id has no row in the tables. */
+EXPORT int KERNEL(char_pool)(const int64_t *char_ids, int64_t *lengths, long num_words, long num_chars,
+                             const float *table, const float *bias, const int64_t *widths, const int64_t *counts,
+                             long num_banks, float *pooled, int use_tanh) {
+    for (long at = 0; at < num_words * num_chars; at++)
+        if (char_ids[at] < 0 || char_ids[at] >= NUM_IDS) return 1;
+    for (long word = 0; word < num_words; word++)
+        lengths[word] = word_length(char_ids + word * num_chars, num_chars);
+    long num_filters = 0;
+    for (long bank = 0; bank < num_banks; bank++) num_filters += counts[bank];
+    for (long bank = 0; bank < num_banks; bank++) {
+        for (long first = 0; first < counts[bank]; first += BLOCK) {
+            const long left = counts[bank] - first, count = left < BLOCK ? left : BLOCK;
+            pool_block(table, bias, widths[bank], count, char_ids, lengths, num_words, num_chars, pooled, num_filters,
+                       use_tanh);
+            table += widths[bank] * NUM_IDS * BLOCK;
+            bias += count;
+            pooled += count;
+        }
+    }
+    return 0;
+}

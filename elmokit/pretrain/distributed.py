@@ -1,0 +1,124 @@
+"""Several processes as one: who has which rows, and how their gradients meet.
+
+``torchrun`` starts the processes and names them in the environment; without it there is one. The global batch,
+its dropout and its negatives are the same whatever the number of processes, so only rounding tells them apart.
+DistributedDataParallel is not used: it hooks into one backward pass, and a step here runs two, on threads.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from elmokit.errors import ConfigError, ElmokitError
+from elmokit.model.bilm import BiLMState
+from elmokit.model.language_model import LanguageModel
+from elmokit.pretrain.optimizer import RowGradients
+
+# For a process that does not answer; a dead one is noticed at once. torchrun then takes up to 30 seconds more to end
+# the one that hangs, and all together must stay below a minute.
+PATIENCE = timedelta(seconds=25)
+LONG_PATIENCE = timedelta(days=2)  # where one process works and the others know it: text is being prepared
+
+
+@dataclass(frozen=True)
+class World:
+    """One process among all."""
+
+    rank: int
+    size: int
+    device: torch.device
+    waiting: dist.ProcessGroup | None = None  # for long waits; None if there is nobody to wait for
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.rank == 0
+
+    def rows(self, num_rows: int) -> range:
+        """The rows of a batch that this process reads."""
+        if num_rows % self.size:
+            raise ConfigError(f"{num_rows} rows (training.num_rows) do not divide among {self.size} processes")
+        share = num_rows // self.size
+        return range(self.rank * share, (self.rank + 1) * share)
+
+
+@contextmanager
+def join_world() -> Iterator[World]:
+    """Meet the other processes of a ``torchrun``, if this is one."""
+    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    local_rank = int(os.environ.get("LOCAL_RANK", 0))
+    has_gpu = torch.cuda.is_available()
+    device = torch.device("cuda", local_rank) if has_gpu else torch.device("cpu")
+    if size == 1:
+        yield World(rank, size, device)
+        return
+    with _together():
+        backend, device_id = ("nccl", device) if has_gpu else ("gloo", None)
+        dist.init_process_group(backend, timeout=PATIENCE, device_id=device_id)
+        # Always gloo: nccl has no wait that leaves the GPU alone.
+        waiting = dist.new_group(backend="gloo", timeout=LONG_PATIENCE)
+    try:
+        yield World(rank, size, device, waiting)
+    finally:
+        dist.destroy_process_group()
+
+
+def wait_for_all(world: World) -> None:
+    """Go on when every process is here, however long one of them works before."""
+    if world.waiting is not None:
+        with _together():
+            dist.barrier(group=world.waiting)
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Say in our words that a process was lost: torch has a plain ``RuntimeError`` for it, full of C++."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ElmokitError(
+            "another process of the run failed, was ended, or does not answer; "
+            "start all of them again, and the run goes on from its last checkpoint"
+        ) from error
+
+
+def sum_gradients(model: LanguageModel, rows: RowGradients | None, losses: Tensor, world: World) -> None:
+    """Add up every process's gradients and losses, in place, in one message."""
+    if world.size == 1:
+        return
+    parts = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    if rows is not None:
+        parts += [rows.weight_RP, rows.bias_R]
+    parts.append(losses)
+    together = torch.cat([part.reshape(-1).float() for part in parts])
+    with _together():
+        dist.all_reduce(together)
+    for part, total in zip(parts, together.split([part.numel() for part in parts]), strict=True):
+        part.copy_(total.view_as(part))
+
+
+def gather_rows(state: BiLMState, world: World) -> BiLMState:
+    """All processes' rows, in order."""
+    if world.size == 1:
+        return state
+    parts = {}
+    for name, part in state.parts().items():
+        everyone = [torch.empty_like(part) for _ in range(world.size)]
+        with _together():
+            dist.all_gather(everyone, part.contiguous())
+        parts[name] = torch.cat(everyone, dim=1)
+    return BiLMState.from_parts(parts)
+
+
+def sum_over_processes(values: Tensor, world: World) -> Tensor:
+    """Add up a small tensor."""
+    if world.size > 1:
+        with _together():
+            dist.all_reduce(values)
+    return values

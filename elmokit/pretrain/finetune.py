@@ -1,0 +1,246 @@
+"""Go on learning a language model on the text of a domain, without labels, before it is frozen for a task.
+
+A folder with an output layer keeps its vocabulary; what that lacks is learned as ``<UNK>``. Published weights have no
+output layer: the words then come from the text, and a new output layer is learned first, with the biLM frozen, so
+that its first blind steps do not spoil the biLM. Then all is learned together.
+
+Until it is done, its work is in a folder beside the output, ``OUTPUT.work``: call it again, and it goes on from there.
+
+    begun.json           what was begun
+    corpus/, heldout/    the prepared texts
+    softmax/, model/     the runs: first the output layer alone where it is new, then everything
+"""
+
+import json
+import shutil
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmokit.atomic import atomic_file
+from elmokit.config import BiLMConfig, FrozenConfig
+from elmokit.embed.files import find_inputs
+from elmokit.errors import ConfigError, InputError, OutputError
+from elmokit.model.language_model import LanguageModel
+from elmokit.model.softmax import Softmax
+from elmokit.pretrain.checkpoint import load_newest
+from elmokit.pretrain.distributed import World, wait_for_all
+from elmokit.pretrain.perplexity import held_out_look
+from elmokit.pretrain.recipe import DataSettings, Positive, Recipe, SoftmaxSettings, TrainingSettings, VocabSettings
+from elmokit.pretrain.run import CHECKPOINTS, HeldOut, LookAtHeldOut, Report, train
+from elmokit.pretrain.saved_lm import load_language_model, save_language_model
+from elmokit.pretrain.trainer import Trainer
+from elmokit.text.corpus import Corpus
+from elmokit.text.preparation import prepare_corpus
+from elmokit.text.vocab import Vocab, read_vocab
+from elmokit.weights.folder import CONFIG, SOFTMAX
+from elmokit.weights.saved import shapes_of
+from elmokit.weights.source import Source, build_bilm, file_hashes, load_saved
+
+ONE_EPOCH = TrainingSettings(epochs=1.0)
+BEGUN = "begun.json"
+OPTIMIZER = "optimizer/"  # before the names of the optimiser's tensors in a checkpoint
+
+
+class FinetuneSettings(FrozenConfig):
+    """How a model is tuned. The defaults are the paper's: one epoch, as in pretraining."""
+
+    training: TrainingSettings = ONE_EPOCH
+    softmax: SoftmaxSettings = SoftmaxSettings()
+    new_vocab: VocabSettings | None = None
+    """The words of a new output layer; all of the text's by default. For a model that has none."""
+    softmax_epochs: Positive | None = None
+    """How long a new output layer is learned alone; one epoch by default. For a model that has none."""
+    run_dir: Path | None = None
+    """The pretraining run of the model. Adagrad's sums go on from its newest checkpoint, else they begin anew."""
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """How a tuning ended."""
+
+    is_finished: bool
+    """False if it was asked to stop: the output is not there yet, and the same call goes on."""
+    num_steps: int
+    before: HeldOut | None
+    """Of the held-out text, with a new output layer after that was learned; None without such text."""
+    after: HeldOut | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Begin:
+    """A model before it is tuned."""
+
+    model: LanguageModel
+    vocab: Vocab
+    options: dict[str, Any] | None
+    corpus: Corpus
+    look: LookAtHeldOut | None
+
+
+def finetune(
+    source: Source,
+    data: DataSettings,
+    output: str | Path,
+    *,
+    settings: FinetuneSettings | None = None,
+    world: World | None = None,
+    report: Report | None = None,
+    stop: threading.Event | None = None,
+) -> Finetuned:
+    """Tune the model of ``source`` on ``data.train`` and save it as a folder.
+
+    The folder has the architecture and, if there are any, the published options of the source, so that it can be
+    written back as HDF5. ``data.heldout`` is looked at as in pretraining; the model saved is always the last. When
+    ``stop`` is set it saves its work and returns; the same call goes on.
+    """
+    settings = settings or FinetuneSettings()
+    world = world or World(0, 1, torch.device("cpu"))
+    report, stop = report or _say_nothing, stop or threading.Event()
+    output = Path(output)
+    work = output.parent / f"{output.name}.work"
+    is_new = not has_softmax(source)
+    _check(settings, is_new=is_new)
+    if world.is_first:
+        _open_work(work, output, source, settings)
+    wait_for_all(world)
+    begin = _load(source, data, settings, work, world)
+    if is_new:
+        first = _trainer(begin, settings, world, only_softmax=True)
+        _run(first, work / "softmax", look=None, report=report, stop=stop)
+        if not first.is_over:
+            return Finetuned(is_finished=False, num_steps=first.step, before=None, after=None)
+    trainer = _trainer(begin, settings, world, only_softmax=False)
+    if settings.run_dir is not None:
+        _load_sums(trainer, settings.run_dir)
+    before = begin.look(trainer) if begin.look else None
+    _run(trainer, work / "model", look=begin.look, report=report, stop=stop)
+    if not trainer.is_over:
+        return Finetuned(is_finished=False, num_steps=trainer.step, before=before, after=None)
+    after = begin.look(trainer) if begin.look else None
+    if world.is_first:
+        name = Path(source[1] if isinstance(source, tuple) else source).resolve().name
+        description = f"Fine-tuned from {name} on {begin.corpus.num_tokens:,} tokens of text."
+        save_language_model(trainer.model, begin.vocab, output, options=begin.options, description=description)
+    wait_for_all(world)
+    if world.is_first:
+        shutil.rmtree(work)
+    return Finetuned(is_finished=True, num_steps=trainer.step, before=before, after=after)
+
+
+def has_softmax(source: Source) -> bool:
+    """Whether a saved model has an output layer; published ones never have."""
+    return not isinstance(source, tuple) and (Path(source) / SOFTMAX).is_file()
+
+
+def _trainer(begin: _Begin, settings: FinetuneSettings, world: World, *, only_softmax: bool) -> Trainer:
+    training = settings.training
+    if only_softmax:
+        epochs = settings.softmax_epochs or ONE_EPOCH.epochs
+        training = training.model_copy(update={"epochs": epochs, "steps": None, "hours": None})
+    recipe = Recipe(model=begin.model.bilm.config, softmax=settings.softmax, training=training)
+    return Trainer(recipe, begin.corpus, begin.vocab, world=world, model=begin.model, frozen_bilm=only_softmax)
+
+
+def _run(trainer: Trainer, run_dir: Path, *, look: LookAtHeldOut | None, report: Report, stop: threading.Event) -> None:
+    run_dir.mkdir(exist_ok=True)
+    train(trainer, run_dir, look=look, save_best=lambda _: None, report=report, stop=stop)
+
+
+# What there is at the beginning
+
+
+def _check(settings: FinetuneSettings, *, is_new: bool) -> None:
+    """Refuse settings that would have no effect."""
+    if not is_new and (settings.new_vocab is not None or settings.softmax_epochs is not None):
+        raise InputError("the model has an output layer and keeps its words; leave out new_vocab and softmax_epochs")
+    if is_new and settings.run_dir is not None:
+        raise InputError("the model has no output layer, so it is of no run of ours; leave out run_dir")
+
+
+def _open_work(work: Path, output: Path, source: Source, settings: FinetuneSettings) -> None:
+    """Make the folder for the work, or find that it goes on with the same model."""
+    if output.exists() and not (output / CONFIG).is_file() and (output.is_file() or any(output.iterdir())):
+        raise OutputError(f"{output}: exists and is not a model of ours; name a new folder")
+    begun = {"source": file_hashes(source), "softmax_epochs": settings.softmax_epochs}
+    note = work / BEGUN
+    try:
+        work.mkdir(exist_ok=True)
+        if not note.exists():
+            with atomic_file(note) as new:
+                new.write_text(json.dumps(begun, indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise OutputError(f"{work}: cannot be written: {error.strerror or error}; write elsewhere") from error
+    if json.loads(note.read_text("utf-8")) != begun:
+        raise ConfigError(
+            f"{work}: holds the unfinished tuning of another model; "
+            "delete it, name another output, or give the model that it began with"
+        )
+
+
+def _load(source: Source, data: DataSettings, settings: FinetuneSettings, work: Path, world: World) -> _Begin:
+    if has_softmax(source):
+        assert not isinstance(source, tuple)
+        loaded = load_language_model(source)
+        corpus, heldout = _prepare(data, loaded.model.bilm.config, work, world)
+        model, vocab, options = loaded.model, loaded.vocab, loaded.options
+    else:
+        saved = load_saved(source)
+        corpus, heldout = _prepare(data, saved.config, work, world)
+        vocab = _new_vocab(corpus, settings.new_vocab or VocabSettings())
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(settings.training.seed)
+            softmax = Softmax(len(vocab), saved.config.lstm.proj_dim)
+        model, options = LanguageModel(build_bilm(saved), softmax), saved.options
+    look = None
+    if heldout is not None:
+        look = held_out_look(heldout, vocab, max_tokens=settings.training.heldout_tokens)
+    return _Begin(model, vocab, options, corpus, look)
+
+
+def _prepare(data: DataSettings, config: BiLMConfig, work: Path, world: World) -> tuple[Corpus, Corpus | None]:
+    """The text and the held-out text; the first process prepares them."""
+    texts = {"corpus": data.train, "heldout": data.heldout}
+    if world.is_first:
+        for name, patterns in texts.items():
+            if patterns or name == "corpus":
+                prepare_corpus(
+                    find_inputs(patterns),
+                    work / name,
+                    tokenized=data.tokenized,
+                    split=data.split,
+                    language=data.language,
+                    max_chars=config.char_encoder.max_chars,
+                )
+    wait_for_all(world)
+    return Corpus.open(work / "corpus"), Corpus.open(work / "heldout") if data.heldout else None
+
+
+def _new_vocab(corpus: Corpus, settings: VocabSettings) -> Vocab:
+    if settings.file is not None:
+        return read_vocab(settings.file)
+    return Vocab.from_counts(corpus.word_counts(), max_size=settings.max_size, min_count=settings.min_count)
+
+
+def _load_sums(trainer: Trainer, run_dir: Path) -> None:
+    """Let the optimiser remember what it did in a pretraining run."""
+    newest = load_newest(run_dir / CHECKPOINTS)
+    if newest is None:
+        raise InputError(f"{run_dir}: has no checkpoint; give the folder of the model's pretraining run")
+    found = {
+        name.removeprefix(OPTIMIZER): tensor for name, tensor in newest.tensors.items() if name.startswith(OPTIMIZER)
+    }
+    expected = trainer.optimizer.tensors()
+    if shapes_of(found) != shapes_of(expected):
+        raise ConfigError(
+            f"{run_dir}: is of another model, optimiser or softmax than this tuning; "
+            "give the run that the model came from, and its settings"
+        )
+    trainer.optimizer.load({name: tensor.to(trainer.world.device) for name, tensor in found.items()})
+
+
+def _say_nothing(_entry: object) -> None:
+    pass

@@ -1,0 +1,50 @@
+"""Words to tell the right one from: log-uniform, all distinct, as TensorFlow draws them.
+
+A vocabulary is sorted by falling count, so word k is drawn with P(k) = ln((k + 2) / (k + 1)) / ln(V + 1), about
+as often as Zipf says it stands in text. Draws repeat until exactly ``count`` distinct words are found; the
+expected number of times that a word is among them is then 1 - (1 - P(k))^tries.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.errors import InputError
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """Distinct words, and the number of draws it took to find them."""
+
+    ids: NDArray[np.int64]
+    num_tries: int
+    num_words: int  # in the vocabulary
+
+    def log_expected(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ln of how often each word is expected among the drawn ones."""
+        return log_expected_counts(ids, num_tries=self.num_tries, num_words=self.num_words)
+
+
+def draw_negatives(count: int, *, num_words: int, key: tuple[int, ...]) -> Negatives:
+    """Draw ``count`` distinct words; the same ``key`` gives the same words on every machine."""
+    if not 0 < count <= num_words:
+        raise InputError(f"{count} distinct negatives from {num_words} words; use the full softmax instead")
+    # Philox is a counter: its numbers follow from the key alone, in every version of numpy.
+    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+    drawn = np.empty(0, dtype=np.int64)
+    while True:
+        uniform = rng.random(2 * count)
+        drawn = np.append(drawn, np.minimum(np.exp(uniform * np.log1p(num_words)).astype(np.int64) - 1, num_words - 1))
+        distinct, first = np.unique(drawn, return_index=True)
+        if len(distinct) >= count:
+            break
+    by_time = np.argsort(first)[:count]
+    return Negatives(distinct[by_time], num_tries=int(first[by_time[-1]]) + 1, num_words=num_words)
+
+
+def log_expected_counts(ids: NDArray[np.int64], *, num_tries: int, num_words: int) -> NDArray[np.float64]:
+    """Return ln(1 - (1 - P(k))^tries) for every id, without losing the small ones to rounding."""
+    probability = np.log1p(1.0 / (ids + 1.0)) / np.log1p(num_words)
+    expected: NDArray[np.float64] = np.log(-np.expm1(num_tries * np.log1p(-probability)))
+    return expected

@@ -1,0 +1,115 @@
+"""How weights move: torch's optimisers for whole tensors, Adagrad or SGD by hand for rows of the softmax.
+
+A sampled softmax has a gradient for a few thousand of its rows only. torch's own sparse gradients would do, but
+its optimiser warns at every step that it does not check them; the arithmetic is two lines.
+
+Shapes: R rows of the softmax, P width.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from elmokit.errors import ConfigError
+from elmokit.model.language_model import LanguageModel
+from elmokit.pretrain.recipe import TrainingSettings
+
+FIRST_SUM = 1.0  # of squared gradients. TensorFlow's Adagrad starts there, and has no epsilon
+TINY = 1e-10
+
+
+@dataclass(frozen=True)
+class RowGradients:
+    """The softmax's gradient in a few rows; it is zero in all others."""
+
+    rows_R: Tensor
+    weight_RP: Tensor
+    bias_R: Tensor
+
+
+METHODS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
+    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, initial_accumulator_value=FIRST_SUM, eps=TINY),
+    "adam": lambda parameters: torch.optim.Adam(parameters),
+    "sgd": lambda parameters: torch.optim.SGD(parameters),
+}
+
+
+class RunOptimizer:
+    """Clips all gradients by their common norm, then moves the weights."""
+
+    def __init__(self, model: LanguageModel, settings: TrainingSettings, *, sampled: bool) -> None:
+        self._softmax = model.softmax
+        self._clip_norm = settings.clip_norm
+        # Adam's moments fall in every row at every step, so its softmax gradient has to be made whole.
+        self._by_rows = sampled and settings.optimizer != "adam"
+        self._names = {
+            parameter: name
+            for name, parameter in model.named_parameters()
+            if not (self._by_rows and name.startswith("softmax."))
+        }
+        self._whole = METHODS[settings.optimizer](self._names)
+        self._row_sums: dict[str, Tensor] = {}
+        if self._by_rows and settings.optimizer == "adagrad":
+            self._row_sums = {
+                name: torch.full_like(parameter, FIRST_SUM) for name, parameter in self._softmax.named_parameters()
+            }
+
+    def step(self, rows: RowGradients | None, learning_rate: float) -> float:
+        """Move every weight; return the gradients' norm before it was clipped."""
+        if rows is not None and not self._by_rows:
+            self._softmax.weight.grad = torch.zeros_like(self._softmax.weight).index_copy_(
+                0, rows.rows_R, rows.weight_RP
+            )
+            self._softmax.bias.grad = torch.zeros_like(self._softmax.bias).index_copy_(0, rows.rows_R, rows.bias_R)
+            rows = None
+        gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
+        if rows is not None:
+            gradients += [rows.weight_RP, rows.bias_R]
+        norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in gradients])))
+        if not math.isfinite(norm):
+            raise ConfigError(
+                f"the gradient's norm is {norm}, so nothing can be learned from here on; go on from the last "
+                "checkpoint in a new run folder with a lower learning_rate, or with clip_norm"
+            )
+        if self._clip_norm is not None and norm > self._clip_norm:
+            torch._foreach_mul_(gradients, self._clip_norm / norm)
+        for group in self._whole.param_groups:
+            group["lr"] = learning_rate
+        self._whole.step()
+        if rows is not None:
+            self._move_rows("weight", self._softmax.weight, rows.rows_R, rows.weight_RP, learning_rate)
+            self._move_rows("bias", self._softmax.bias, rows.rows_R, rows.bias_R, learning_rate)
+        return norm
+
+    @torch.no_grad()
+    def _move_rows(
+        self, name: str, parameter: nn.Parameter, rows_R: Tensor, gradient: Tensor, learning_rate: float
+    ) -> None:
+        if name in self._row_sums:
+            sums = self._row_sums[name].index_add_(0, rows_R, gradient.square())
+            gradient = gradient / (sums[rows_R].sqrt() + TINY)
+        parameter.index_add_(0, rows_R, gradient, alpha=-learning_rate)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that the optimiser remembers, by name."""
+        whole = {
+            f"{name}/{key}": torch.as_tensor(value)
+            for parameter, name in self._names.items()
+            for key, value in self._whole.state[parameter].items()
+        }
+        return whole | {f"softmax.{name}/rows": sums for name, sums in self._row_sums.items()}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `tensors` gave."""
+        parameters = {name: parameter for parameter, name in self._names.items()}
+        for full_name, value in tensors.items():
+            name, key = full_name.rsplit("/", 1)
+            if key == "rows":
+                self._row_sums[name.removeprefix("softmax.")].copy_(value)
+            else:
+                # A step's number stays where torch wants it, off the GPU.
+                device = torch.device("cpu") if key == "step" else parameters[name].device
+                self._whole.state[parameters[name]][key] = value.to(device, copy=True)

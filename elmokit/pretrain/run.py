@@ -1,0 +1,196 @@
+"""The pretraining loop, in reading order: resume, step, log, look at held-out text, save, stop."""
+
+import copy
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmokit.atomic import atomic_file, remove_leftovers
+from elmokit.errors import WeightsError
+from elmokit.model.language_model import LanguageModel
+from elmokit.pretrain.checkpoint import Writer, load_newest, save_checkpoint
+from elmokit.pretrain.distributed import sum_over_processes, wait_for_all
+from elmokit.pretrain.trainer import StepLoss, Trainer, direction_threads
+
+LOG_EVERY = 20  # steps that a line of the log is the mean of
+CHECKPOINTS, LOG = "checkpoints", "log.jsonl"
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """Where the run stands as it begins or goes on, and where it ends."""
+
+    step: int
+    num_steps: int | None  # None if only hours end it
+    hours: float | None
+    seconds: float  # of training in earlier pieces of the run
+    num_tokens: int  # of the text
+    num_words: int  # that the model can predict
+    num_negatives: int | None  # None where the softmax is full
+    num_processes: int
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """What the log says of the steps since the line before."""
+
+    step: int
+    epoch: float
+    tokens_per_second: float  # targets of one direction
+    sampled: bool  # whether the losses are a sampled softmax's, which say nothing of perplexity
+    forward_loss: float
+    backward_loss: float
+    gradient_norm: float
+    learning_rate: float
+    seconds: float  # of training since the run began
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A look at the held-out text, always with the full softmax."""
+
+    step: int
+    forward_perplexity: float
+    backward_perplexity: float
+    perplexity: float  # the mean of both
+
+
+Report = Callable[[RunPlan | LogLine | HeldOut], None]
+LookAtHeldOut = Callable[[Trainer], HeldOut]
+
+
+def train(
+    trainer: Trainer,
+    run_dir: Path,
+    *,
+    look: LookAtHeldOut | None,
+    save_best: Callable[[LanguageModel], None],
+    report: Report,
+    stop: threading.Event,
+) -> None:
+    """Train until the recipe says that it is enough, or ``stop`` is set.
+
+    Goes on from the newest intact checkpoint in the folder, and ends with the same bits as a run that was never broken.
+    ``save_best`` gets a copy of the model, on a thread of its own, in the first process only.
+    """
+    settings, world = trainer.recipe.training, trainer.world
+    unlogged = _go_on(trainer, run_dir / CHECKPOINTS)
+    log = RunLog(run_dir / LOG, from_step=trainer.step, writes=world.is_first)
+    report(_plan(trainer))
+    clock = trainer.seconds
+    writer = Writer()
+    try:
+        with direction_threads(world.device) as executor:
+            while not _must_end(trainer):
+                began = time.monotonic()
+                loss = trainer.train_step(executor, seconds=clock, stop=stop.is_set())
+                took = time.monotonic() - began
+                clock += took
+                unlogged.append((loss, took))
+                if trainer.step % LOG_EVERY == 0 or trainer.is_over:
+                    line = _summary(trainer, unlogged, clock)
+                    unlogged.clear()
+                    log.write(line)
+                    report(line)
+                if look is not None and (trainer.step % settings.evaluate_every == 0 or trainer.is_over):
+                    found = look(trainer)
+                    log.write(found)
+                    report(found)
+                    if trainer.best is None or found.perplexity < trainer.best:
+                        trainer.best = found.perplexity
+                        if world.is_first:
+                            writer.begin(partial(save_best, copy.deepcopy(trainer.model).to("cpu")))
+                if trainer.step % settings.checkpoint_every == 0 or _must_end(trainer):
+                    checkpoint = trainer.checkpoint()
+                    checkpoint.facts["unlogged"] = [(asdict(loss), took) for loss, took in unlogged]
+                    if world.is_first:
+                        folder, keep = run_dir / CHECKPOINTS, settings.keep_checkpoints
+                        writer.begin(partial(save_checkpoint, checkpoint, folder, keep=keep))
+    finally:
+        writer.close()
+
+
+class RunLog:
+    """One JSON object a line. Lines of steps that are about to be done again are dropped."""
+
+    def __init__(self, path: Path, *, from_step: int, writes: bool) -> None:
+        self.path, self.writes = path, writes
+        if writes and path.exists():
+            lines = path.read_text("utf-8").splitlines(keepends=True)
+            with atomic_file(path) as new:
+                new.write_text("".join(line for line in lines if _step_of(line) <= from_step), "utf-8")
+
+    def write(self, entry: LogLine | HeldOut) -> None:
+        """Add an entry."""
+        if self.writes:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"kind": type(entry).__name__, **asdict(entry)}) + "\n")
+
+
+def _must_end(trainer: Trainer) -> bool:
+    return trainer.is_over or trainer.stop_asked
+
+
+def _go_on(trainer: Trainer, folder: Path) -> list[tuple[StepLoss, float]]:
+    """Restore the trainer from the newest checkpoint, if there is one; return the steps that the log has not yet."""
+    world = trainer.world
+    if world.is_first and folder.is_dir():
+        remove_leftovers(folder)
+    wait_for_all(world)
+    newest = load_newest(folder)
+    if newest is not None:
+        trainer.restore(newest)
+    wait_for_all(world)  # some disks are slower than others
+    everyones = sum_over_processes(torch.tensor([trainer.step], device=world.device), world)
+    if int(everyones) != world.size * trainer.step:
+        raise WeightsError(
+            f"{folder}: this process found step {trainer.step} there, others another; "
+            "the run's folder must be the same for all processes, on a disk that they share"
+        )
+    pending: list[Any] = [] if newest is None else newest.facts["unlogged"]
+    return [(StepLoss(**loss), took) for loss, took in pending]
+
+
+def _plan(trainer: Trainer) -> RunPlan:
+    return RunPlan(
+        step=trainer.step,
+        num_steps=trainer.num_steps,
+        hours=trainer.recipe.training.hours,
+        seconds=trainer.seconds,
+        num_tokens=trainer.corpus.num_tokens,
+        num_words=len(trainer.vocab),
+        num_negatives=trainer.num_negatives,
+        num_processes=trainer.world.size,
+    )
+
+
+def _summary(trainer: Trainer, steps: list[tuple[StepLoss, float]], clock: float) -> LogLine:
+    settings = trainer.recipe.training
+    losses = [loss for loss, _ in steps]
+    targets = settings.num_rows * settings.unroll_steps
+    return LogLine(
+        step=trainer.step,
+        epoch=trainer.step * targets / trainer.corpus.num_targets,
+        tokens_per_second=targets * len(steps) / sum(took for _, took in steps),
+        sampled=trainer.num_negatives is not None,
+        forward_loss=sum(loss.forward for loss in losses) / len(losses),
+        backward_loss=sum(loss.backward for loss in losses) / len(losses),
+        gradient_norm=sum(loss.gradient_norm for loss in losses) / len(losses),
+        learning_rate=losses[-1].learning_rate,
+        seconds=clock,
+    )
+
+
+def _step_of(line: str) -> int:
+    """The step that a line tells of; beyond all steps for one that a crash cut short."""
+    try:
+        return int(json.loads(line)["step"]) if line.endswith("\n") else 2**63
+    except (ValueError, KeyError, TypeError):
+        return 2**63

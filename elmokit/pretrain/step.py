@@ -1,0 +1,110 @@
+"""One training step's losses and gradients.
+
+The two directions share only the token layer and the softmax, so each runs on a thread of its own, forward and
+backward, from a copy of the token layer's output that is cut off from its graph; the gradients meet again there.
+
+Shapes: N positions, W distinct words, P width, R rows of the softmax.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from elmokit.model.bilm import BiLMState
+from elmokit.model.language_model import LanguageModel
+from elmokit.model.lstm import Drop, LSTMStack, LSTMState
+from elmokit.model.softmax import LossGrads, Softmax, full_loss, sampled_loss
+from elmokit.pretrain.batches import DirectionBatch, TrainingBatch
+from elmokit.pretrain.optimizer import RowGradients
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step found in this process's rows; the other gradients are in the parameters."""
+
+    forward_loss: Tensor  # summed over positions
+    backward_loss: Tensor
+    softmax_rows: RowGradients | None  # None where the softmax's gradient is whole
+    final: BiLMState
+
+
+@dataclass(frozen=True)
+class _DirectionRun:
+    softmax: LossGrads
+    tokens_grad_WP: Tensor
+    final: LSTMState
+
+
+def compute_gradients(
+    model: LanguageModel,
+    batch: TrainingBatch,
+    start: BiLMState,
+    *,
+    drop: Callable[[str], Drop],
+    scale: float,
+    executor: Executor | None,
+) -> StepResult:
+    """Set every parameter's gradient to that of ``scale`` times the two directions' summed losses."""
+    model.zero_grad(set_to_none=True)
+    tokens_WP = model.bilm.encode_tokens(batch.char_ids_WC)
+    parts = (
+        (model.bilm.forward_lstm, batch.forward, start.forward, drop("forward")),
+        (model.bilm.backward_lstm, batch.backward, start.backward, drop("backward")),
+    )
+    calls = [(model.softmax, tokens_WP.detach(), *part, scale) for part in parts]
+    if executor is None:
+        forward, backward = [_run_direction(*call) for call in calls]
+    else:
+        futures = [executor.submit(_run_direction, *call) for call in calls]
+        forward, backward = [future.result() for future in futures]
+    tokens_WP.backward(forward.tokens_grad_WP + backward.tokens_grad_WP)
+    rows = _softmax_gradients(model.softmax, batch, forward.softmax, backward.softmax, scale)
+    final = BiLMState(forward.final, backward.final)
+    return StepResult(forward.softmax.loss, backward.softmax.loss, rows, final)
+
+
+def _run_direction(
+    softmax: Softmax,
+    tokens_WP: Tensor,
+    stack: LSTMStack,
+    batch: DirectionBatch,
+    start: LSTMState,
+    drop: Drop,
+    scale: float,
+) -> _DirectionRun:
+    tokens_WP = tokens_WP.detach().requires_grad_()
+    num_rows = start.hidden_LBP.shape[1]
+    num_steps = len(batch.words_N) // num_rows
+    run = stack(functional.embedding(batch.words_N, tokens_WP), [num_rows] * num_steps, start, drop=drop)
+    top_NP = drop(run.outputs[-1])
+    if batch.candidates is None:
+        found = full_loss(softmax, top_NP.detach(), batch.targets_N)
+    else:
+        found = sampled_loss(softmax, top_NP.detach(), batch.targets_N, batch.candidates)
+    top_NP.backward(found.hidden_NP * scale)
+    assert tokens_WP.grad is not None
+    return _DirectionRun(found, tokens_WP.grad, run.final)
+
+
+def _softmax_gradients(
+    softmax: Softmax, batch: TrainingBatch, forward: LossGrads, backward: LossGrads, scale: float
+) -> RowGradients | None:
+    """One row for each word that any process touched; where that is every word, set the whole gradient instead."""
+    if batch.forward.rows is None or batch.backward.rows is None:
+        rows_R = torch.arange(len(softmax.bias), device=softmax.bias.device)
+    else:
+        rows_R = torch.cat([batch.forward.rows, batch.backward.rows]).unique()
+    weight_RP = softmax.weight.new_zeros(len(rows_R), softmax.weight.shape[1])
+    bias_R = softmax.bias.new_zeros(len(rows_R))
+    for part in (forward, backward):
+        place = torch.searchsorted(rows_R, part.rows_R)
+        weight_RP.index_add_(0, place, part.weight_RP, alpha=scale)
+        bias_R.index_add_(0, place, part.bias_R, alpha=scale)
+    if batch.forward.rows is not None:
+        return RowGradients(rows_R, weight_RP, bias_R)
+    softmax.weight.grad, softmax.bias.grad = weight_RP, bias_R
+    return None

@@ -1,0 +1,228 @@
+"""A pretraining run between two steps: the model, and everything that the next step follows from."""
+
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmokit.errors import ConfigError
+from elmokit.model.bilm import BiLMState
+from elmokit.model.language_model import LanguageModel
+from elmokit.pretrain.batches import TrainingBatches
+from elmokit.pretrain.checkpoint import Checkpoint
+from elmokit.pretrain.distributed import World, gather_rows, sum_gradients
+from elmokit.pretrain.dropout import RowDropout
+from elmokit.pretrain.optimizer import RunOptimizer
+from elmokit.pretrain.recipe import Recipe, TrainingSettings
+from elmokit.pretrain.step import compute_gradients
+from elmokit.text.corpus import Corpus
+from elmokit.text.streams import Cursor
+from elmokit.text.vocab import Vocab
+
+LAST_SHARE = 0.05  # of the learning rate, at the end of a schedule that falls
+DIRECTION_KEYS = {"forward": 0, "backward": 1}
+DROPOUT_KEY = 1
+FINGERPRINTS = {"text", "vocabulary"}
+# What a run may change when it goes on: how long it lasts, and how often it looks and saves.
+FREE_SETTINGS = {"epochs", "steps", "hours", "evaluate_every", "heldout_tokens", "checkpoint_every", "keep_checkpoints"}
+
+
+@dataclass(frozen=True)
+class StepLoss:
+    """What one step of all processes found."""
+
+    forward: float  # per target, in nats; of the sampled softmax where that is what is trained
+    backward: float
+    gradient_norm: float
+    learning_rate: float
+
+
+class Trainer:
+    """Learns step by step; can be copied to a checkpoint and restored from one between any two steps."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        corpus: Corpus,
+        vocab: Vocab,
+        *,
+        world: World,
+        model: LanguageModel | None = None,
+        frozen_bilm: bool = False,
+    ) -> None:
+        """``model`` is one to go on from, changed in place; with ``frozen_bilm`` its softmax alone learns."""
+        settings = recipe.training
+        self.frozen_bilm = frozen_bilm
+        self.recipe, self.corpus, self.vocab, self.world = recipe, corpus, vocab, world
+        self.num_negatives = recipe.softmax.negatives_for(len(vocab))
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(settings.seed)
+            model = LanguageModel.untrained(recipe.model, len(vocab)) if model is None else model
+        self.model = model.to(world.device)
+        self.optimizer = RunOptimizer(self.model, settings, sampled=self.num_negatives is not None)
+        self.rows = world.rows(settings.num_rows)
+        self.batches = TrainingBatches(
+            corpus,
+            vocab,
+            num_rows=settings.num_rows,
+            unroll_steps=settings.unroll_steps,
+            num_negatives=self.num_negatives,
+            seed=settings.seed,
+            rows=self.rows,
+        )
+        self.state = self.model.bilm.zero_state(len(self.rows))
+        self.num_steps = planned_steps(settings, corpus)
+        self.step = 0
+        self.seconds = 0.0  # of training, over all pieces of the run
+        self.best: float | None = None  # held-out perplexity
+        self.stop_asked = False  # in any process
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the recipe says that it is enough."""
+        hours = self.recipe.training.hours
+        steps_done = self.num_steps is not None and self.step >= self.num_steps
+        return steps_done or (hours is not None and self.seconds >= 3600 * hours)
+
+    def train_step(self, executor: Executor | None, *, seconds: float, stop: bool) -> StepLoss:
+        """Learn from the next batch. ``seconds`` is the run's clock before it; ``stop`` asks that it be the last."""
+        settings = self.recipe.training
+        batch = next(self.batches).to(self.world.device)
+
+        def drop(direction: str) -> RowDropout:
+            # One number more than the negatives' key has: the two must not be drawn from the same stream.
+            key = (settings.seed, self.step, DIRECTION_KEYS[direction], DROPOUT_KEY)
+            return RowDropout(settings.dropout, num_rows=settings.num_rows, rows=self.rows, key=key)
+
+        # Half of each direction's mean loss, times the unrolled steps: bilm-tf scales so, and it decides
+        # what the clip cuts and how fast Adagrad slows down.
+        scale = 0.5 / settings.num_rows
+        result = compute_gradients(self.model, batch, self.state, drop=drop, scale=scale, executor=executor)
+        if self.frozen_bilm:
+            self.model.bilm.zero_grad(set_to_none=True)  # what has no gradient is neither shared nor moved
+        # The first process's clock and anyone's wish to stop travel with the losses, so that all end at one step.
+        clock = torch.tensor([seconds if self.world.is_first else 0.0, float(stop)], device=self.world.device)
+        shared = torch.cat([torch.stack([result.forward_loss, result.backward_loss]).float(), clock])
+        sum_gradients(self.model, result.softmax_rows, shared, self.world)
+        rate = learning_rate(settings, self.step, self.num_steps)
+        norm = self.optimizer.step(result.softmax_rows, rate)
+        self.state = result.final
+        self.step += 1
+        forward, backward, self.seconds, stops = shared.tolist()
+        self.stop_asked = stops > 0
+        num_targets = settings.num_rows * settings.unroll_steps
+        return StepLoss(forward / num_targets, backward / num_targets, norm, rate)
+
+    def checkpoint(self) -> Checkpoint:
+        """A copy of everything that the next step follows from."""
+        state = gather_rows(self.state, self.world)
+        tensors = {
+            **{f"model/{name}": tensor for name, tensor in self.model.state_dict().items()},
+            **{f"optimizer/{name}": tensor for name, tensor in self.optimizer.tensors().items()},
+            **{f"state/{name}": tensor for name, tensor in state.parts().items()},
+        }
+        facts = {
+            "seconds": self.seconds,
+            "best": self.best,
+            "cursors": [asdict(cursor) for cursor in self.batches.cursors()],
+            "follows": self._follows(),
+        }
+        return Checkpoint(self.step, {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}, facts)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Be again where the checkpoint was made; the number of processes may be another."""
+        if changed := list(_differences(checkpoint.facts["follows"], self._follows())):
+            raise ConfigError(
+                f"the run in this folder began otherwise ({'; '.join(changed)}); "
+                "name another run folder, or give the recipe and the text that it began with"
+            )
+        parts = _by_kind(checkpoint.tensors)
+        device = self.world.device
+        self.model.load_state_dict(parts["model"])
+        self.optimizer.load(parts["optimizer"])
+        mine = torch.arange(self.rows.start, self.rows.stop)
+        whole = BiLMState.from_parts(parts["state"]).select(mine)
+        self.state = BiLMState.from_parts({name: part.to(device) for name, part in whole.parts().items()})
+        self.batches.resume([Cursor(**_as_tuples(values)) for values in checkpoint.facts["cursors"]])
+        self.step, self.seconds, self.best = checkpoint.step, checkpoint.facts["seconds"], checkpoint.facts["best"]
+
+    def _follows(self) -> dict[str, Any]:
+        """What must be the same for a run to go on."""
+        free = FREE_SETTINGS
+        if self.recipe.training.schedule != "constant":
+            free = free - {"epochs", "steps"}
+        return {
+            "model": self.recipe.model.model_dump(mode="json"),
+            "softmax": self.recipe.softmax.model_dump(mode="json"),
+            "training": self.recipe.training.model_dump(mode="json", exclude=free),
+            "text": self.corpus.fingerprint,
+            "vocabulary": self.vocab.fingerprint,
+        }
+
+
+def planned_steps(settings: TrainingSettings, corpus: Corpus) -> int | None:
+    """How many steps the run has; None if only hours end it."""
+    per_epoch = corpus.num_targets / (settings.num_rows * settings.unroll_steps)
+    ends = [settings.steps] if settings.steps is not None else []
+    if settings.epochs is not None:
+        ends.append(max(1, math.ceil(settings.epochs * per_epoch)))
+    return min(ends, default=None)
+
+
+def learning_rate(settings: TrainingSettings, step: int, num_steps: int | None) -> float:
+    """The rate at a step, counted from 0."""
+    if step < settings.warmup_steps:
+        return settings.learning_rate * (step + 1) / settings.warmup_steps
+    if settings.schedule == "constant" or num_steps is None:
+        return settings.learning_rate
+    done = (step - settings.warmup_steps) / max(1, num_steps - settings.warmup_steps)
+    falling = 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return settings.learning_rate * (LAST_SHARE + (1 - LAST_SHARE) * falling)
+
+
+@contextmanager
+def direction_threads(device: torch.device) -> Iterator[Executor | None]:
+    """A thread for each direction, each on one core; none where a GPU does the work."""
+    if device.type != "cpu":
+        yield None
+        return
+    num_threads = torch.get_num_threads()
+    both = threading.Barrier(2)
+
+    def start() -> None:
+        torch.set_num_threads(1)
+        both.wait()
+
+    with ThreadPoolExecutor(2, initializer=start) as executor:
+        for future in [executor.submit(both.wait) for _ in range(2)]:
+            future.result()
+        torch.set_num_threads(num_threads)  # what a thread sets for itself is also the default of new threads
+        yield executor
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> Iterator[str]:
+    """What was changed, field by field; a fingerprint says nothing but that it did."""
+    for name, new in now.items():
+        old = before.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(old, new, f"{where}{name}.")
+        elif old != new:
+            yield f"another {name}" if name in FINGERPRINTS else f"{where}{name} was {old}, now {new}"
+
+
+def _by_kind(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    kinds: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "state": {}}
+    for name, tensor in tensors.items():
+        kind, rest = name.split("/", 1)
+        kinds[kind][rest] = tensor
+    return kinds
+
+
+def _as_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

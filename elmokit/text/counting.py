@@ -1,0 +1,39 @@
+"""Count the words of a text that need not fit in memory; its distinct words must."""
+
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmokit.errors import OutputError
+from elmokit.text.preparation import prepare_corpus
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """What was counted."""
+
+    words: dict[str, int]
+    """Every distinct word, the most frequent first."""
+    num_tokens: int
+    num_sentences: int
+
+
+def count_words(
+    files: Iterable[str | Path], *, beside: str | Path, tokenized: bool, language: str, num_workers: int
+) -> WordCounts:
+    """Count the words of text files; what is too large for memory is written beside ``beside`` meanwhile.
+
+    The other arguments are those of `elmokit.text.preparation.prepare_corpus`, which splits the text for a run too.
+    """
+    place = Path(os.path.realpath(beside)).parent
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=".elmokit-", suffix=".tmp", dir=place)
+    except OSError as error:
+        raise OutputError(f"{beside}: cannot be written: {error.strerror}; write elsewhere") from error
+    with folder as name:
+        corpus = prepare_corpus(
+            files, Path(name) / "text", tokenized=tokenized, language=language, num_workers=num_workers
+        )
+        return WordCounts(corpus.word_counts(), corpus.num_tokens, corpus.num_sentences)

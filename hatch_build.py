@@ -1,0 +1,97 @@
+"""Compiles the kernels when the package is built. Without a C compiler the package is built without them."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from packaging.tags import platform_tags
+
+# Every kernel is compiled for each of these, and the machine that runs them picks (isa.c).
+X86_ISAS = {
+    "baseline": [],
+    "avx2": ["-mavx2", "-mfma"],
+    "avx512": ["-mfma", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
+}
+OTHER_ISAS: dict[str, list[str]] = {"baseline": []}
+ONCE = "isa.c"
+# Not -ffast-math: NaN must stay NaN. Products may be fused with sums, and nobody reads errno or traps.
+FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno"]
+FLAGS += ["-fno-trapping-math", "-Wno-psabi"]
+SUFFIXES = {"darwin": ".dylib", "win32": ".dll"}
+
+
+class KernelBuildHook(BuildHookInterface[Any]):
+    """Puts the compiled library beside the loader, in the source tree and so in the wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+        """Compile, and mark the wheel as made for this platform."""
+        library = library_path(Path(self.root))
+        library.unlink(missing_ok=True)
+        try:
+            compile_library(library.parent / "src", library)
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.app.display_info(f"elmokit is built without compiled kernels: {error}")
+            return
+        build_data["artifacts"].append(library.relative_to(self.root).as_posix())
+        build_data["pure_python"] = False
+        # Any Python 3 can load it: ctypes binds to no Python ABI. The plain platform tag claims no old libc.
+        platform = next(tag for tag in platform_tags() if not tag.startswith(("manylinux", "musllinux")))
+        build_data["tag"] = f"py3-none-{platform}"
+
+    def clean(self, versions: list[str]) -> None:  # noqa: ARG002
+        """Remove the library."""
+        library_path(Path(self.root)).unlink(missing_ok=True)
+
+
+def library_path(root: Path) -> Path:
+    """Where the loader looks."""
+    return root / "elmokit" / "kernels" / f"libelmokit_kernels{SUFFIXES.get(sys.platform, '.so')}"
+
+
+def compile_library(source_dir: Path, library: Path) -> None:
+    """Compile every kernel for every instruction set into one library."""
+    compiler = find_compiler()
+    isas = X86_ISAS if is_x86(compiler) else OTHER_ISAS
+    with tempfile.TemporaryDirectory() as folder:
+        commands, objects = [], []
+        for source in sorted(source_dir.glob("*.c")):
+            for isa, flags in ({"once": []} if source.name == ONCE else isas).items():
+                compiled = Path(folder, f"{source.stem}_{isa}.o")
+                objects.append(str(compiled))
+                flags = [*FLAGS, *flags, f"-DKERNEL_ISA={isa}"]
+                commands.append([*compiler, *flags, "-c", str(source), "-o", str(compiled)])
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(run, commands))
+        linked = Path(folder, library.name)
+        run([*compiler, "-shared", "-o", str(linked), *objects])
+        shutil.copy(linked, library.with_suffix(".new"))
+        library.with_suffix(".new").replace(library)
+
+
+def find_compiler() -> list[str]:
+    """The command named in CC, or the first known one; OSError without any."""
+    named = shlex.split(os.environ.get("CC", ""))
+    if named:
+        return named
+    for name in ("cc", "gcc", "clang"):
+        if shutil.which(name):
+            return [name]
+    raise FileNotFoundError("no C compiler found (cc, gcc, clang, or one named in CC)")
+
+
+def is_x86(compiler: list[str]) -> bool:
+    """Whether the compiler compiles for 64-bit x86, whatever machine it runs on."""
+    macros = subprocess.run([*compiler, "-dM", "-E", "-x", "c", os.devnull], capture_output=True, text=True, check=True)
+    return "__x86_64__" in macros.stdout
+
+
+def run(command: list[str]) -> None:
+    """Run a command quietly; its failure is an exception."""
+    subprocess.run(command, check=True, capture_output=True)

@@ -1,0 +1,69 @@
+"""Runs in processes of their own, to be killed: forked from a server that has torch loaded, so that they start at once."""
+
+import multiprocessing
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from toy import TEXT
+
+from elmokit.pretrain.pretraining import pretrain
+from elmokit.pretrain.recipe import DataSettings, Recipe
+
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["elmokit.pretrain.pretraining"])
+
+
+def with_text(recipe: Recipe, folder: Path) -> Recipe:
+    """The recipe with the toy text, for training and as held-out text."""
+    source = folder / "toy.txt"
+    source.write_text(TEXT, "utf-8")
+    data = DataSettings(train=(str(source),), heldout=(str(source),), tokenized=True)
+    return recipe.model_copy(update={"data": data})
+
+
+def run_alone(recipe: Recipe, run_dir: Path) -> Path | None:
+    """A run in this process."""
+    return pretrain(recipe, run_dir, report=lambda _: None, stop=threading.Event())
+
+
+@contextmanager
+def started(recipe: Recipe, run_dir: Path, *, num_processes: int) -> Iterator[list[BaseProcess]]:
+    """Yield the processes of a run; those that are alive at the end of the block are killed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = [
+        SERVER.Process(target=_work, args=(recipe, run_dir, rank, num_processes, port)) for rank in range(num_processes)
+    ]
+    with ExitStack() as at_end:
+        for process in processes:
+            process.start()
+            at_end.callback(_end, process)
+        yield processes
+
+
+def finish(recipe: Recipe, run_dir: Path, *, num_processes: int) -> None:
+    """A run in processes of its own, to its end."""
+    with started(recipe, run_dir, num_processes=num_processes) as processes:
+        for process in processes:
+            process.join(120)
+        assert [process.exitcode for process in processes] == [0] * num_processes
+
+
+def _work(recipe: Recipe, run_dir: Path, rank: int, size: int, port: int) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    run_alone(recipe, run_dir)
+
+
+def _end(process: BaseProcess) -> None:
+    process.kill()
+    process.join()

@@ -1,0 +1,108 @@
+"""Several processes against one, and against the death of one of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from processes import finish, run_alone, started, with_text
+from toy import toy_recipe
+
+from elmokit.errors import ConfigError
+from elmokit.pretrain.checkpoint import Checkpoint, checkpoints, load_newest
+from elmokit.pretrain.distributed import World
+from elmokit.pretrain.recipe import Recipe
+
+NUM_STEPS = 40
+
+
+def recipe_for(folder: Path, *, steps: int = NUM_STEPS) -> Recipe:
+    return with_text(toy_recipe(negatives=30, num_rows=8, steps=steps, evaluate_every=20), folder)
+
+
+def losses(run_dir: Path) -> list[float]:
+    lines = [json.loads(line) for line in (run_dir / "log.jsonl").read_text("utf-8").splitlines()]
+    names = ("forward_loss", "backward_loss", "gradient_norm", "forward_perplexity", "backward_perplexity")
+    return [line[name] for line in lines for name in names if name in line]
+
+
+def newest(run_dir: Path) -> Checkpoint:
+    found = load_newest(run_dir / "checkpoints")
+    assert found is not None
+    return found
+
+
+def test_two_processes_learn_what_one_does_and_another_number_can_go_on(tmp_path: Path) -> None:
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    run_alone(recipe_for(tmp_path), whole)
+    finish(recipe_for(tmp_path, steps=20), halves, num_processes=2)
+    assert newest(halves).step == 20
+    run_alone(recipe_for(tmp_path), halves)
+    assert losses(halves) == pytest.approx(losses(whole), rel=1e-5)
+    ones, twos = newest(whole).tensors, newest(halves).tensors
+    assert ones.keys() == twos.keys()
+    for name, tensor in ones.items():
+        torch.testing.assert_close(twos[name], tensor, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: name + text)
+
+
+def test_rows_are_shared_out_without_rest() -> None:
+    worlds = [World(rank, 4, torch.device("cpu")) for rank in range(4)]
+    assert [row for world in worlds for row in world.rows(12)] == list(range(12))
+    with pytest.raises(ConfigError, match=r"10 rows \(training.num_rows\) do not divide among 4 processes"):
+        worlds[0].rows(10)
+
+
+def wait_for_checkpoint(run_dir: Path) -> None:
+    until = time.monotonic() + 60
+    while not checkpoints(run_dir / "checkpoints"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hurt", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_lost_process_ends_the_other_within_a_minute_and_a_relaunch_goes_on(
+    tmp_path: Path, hurt: signal.Signals, rank: int
+) -> None:
+    endless, run_dir = recipe_for(tmp_path, steps=10**6), tmp_path / "run"
+    with started(endless, run_dir, num_processes=2) as processes:
+        wait_for_checkpoint(run_dir)
+        began = time.monotonic()
+        os.kill(processes[rank].pid, hurt)
+        processes[1 - rank].join(60)
+        assert processes[1 - rank].exitcode == 1
+        assert time.monotonic() - began < 60
+    reached = newest(run_dir).step
+    finish(recipe_for(tmp_path, steps=reached + 10), run_dir, num_processes=2)
+    assert newest(run_dir).step == reached + 10
+
+
+@pytest.mark.slow
+def test_torchrun_ends_within_a_minute_of_a_worker_that_hangs(tmp_path: Path) -> None:
+    recipe, run_dir = recipe_for(tmp_path, steps=10**6), tmp_path / "run"
+    values = {name: recipe.model_dump(mode="json")[name] for name in ("model", "data", "softmax", "training")}
+    (tmp_path / "toy.toml").write_text("[training]\nsteps = 1\n")
+    changes = [f"{table}.{key}={json.dumps(value)}" for table, part in values.items() for key, value in part.items()]
+    changes = [change.replace("null", '"none"') for change in changes if not change.startswith("model.")]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "elmokit", "pretrain"]
+    small = ["model.lstm.cell_dim=8", "model.lstm.proj_dim=4", "model.char_encoder.filters=[[1,4]]"]
+    command = [sys.executable, *launch, str(tmp_path / "toy.toml"), *changes, *small, "--run-dir", str(run_dir)]
+    agent = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for_checkpoint(run_dir)
+        workers = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+        began = time.monotonic()
+        os.kill(int(workers[-1]), signal.SIGSTOP)
+        _, err = agent.communicate(timeout=90)
+        assert time.monotonic() - began < 60
+        assert agent.returncode == 1
+        assert "does not answer" in err
+    finally:
+        agent.kill()
+        agent.communicate()
