@@ -1,4 +1,4 @@
-"""Runs in processes of their own, to be killed: forked from a server that has torch loaded, so that they start at once."""
+"""Runs in processes of their own, to be killed; a server that has torch loaded forks them, so they start at once."""
 
 import multiprocessing
 import os

@@ -6,7 +6,7 @@
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -15,11 +15,11 @@ import torch
 from processes import finish, started, with_text
 from toy import toy_recipe
 
-from elmokit.pretrain.checkpoint import load_newest
+from elmokit.pretrain.checkpoint import checkpoints, load_newest
 from elmokit.pretrain.recipe import Recipe
 
 NUM_STEPS = 400
-NUM_KILLS, KILLS_IN_SAVES = 14, 4  # of each kind, for one process and for two
+KILLS = ["early"] * 3 + ["in a step"] * 6 + ["in a save"] * 5  # for one process, and again for two
 
 
 def recipe_for(folder: Path) -> Recipe:
@@ -47,19 +47,30 @@ def kill(processes: list[BaseProcess], victim: BaseProcess) -> None:
         assert process.exitcode != 0, "the run was over before it was killed"
 
 
-def wait_for_save(run_dir: Path, left_before: list[str]) -> None:
+def last_step(run_dir: Path) -> int:
+    found = checkpoints(run_dir / "checkpoints")
+    return int(found[-1].name.removeprefix("step-")) if found else 0
+
+
+def wait_until(reached: Callable[[], object]) -> None:
     until = time.monotonic() + 60
-    while not set(unfinished(run_dir)) - set(left_before):
+    while not reached():
         assert time.monotonic() < until
 
 
-def moments(*, seed: int) -> Iterator[float | None]:
-    """Seconds to wait before a kill; None: until a checkpoint is being saved."""
-    random_moments = random.Random(seed)
-    plan: list[float | None] = [random_moments.uniform(0.0, 1.5) for _ in range(NUM_KILLS - KILLS_IN_SAVES)]
-    plan += [None] * KILLS_IN_SAVES
-    random_moments.shuffle(plan)
-    yield from plan
+def wait_for_moment(kind: str, chance: random.Random, run_dir: Path) -> None:
+    """Wait from the start of a process to the moment of its death."""
+    match kind:
+        case "early":
+            time.sleep(chance.uniform(0, 1))
+        case "in a step":
+            step = last_step(run_dir) + chance.randint(2, 16)
+            wait_until(lambda: last_step(run_dir) >= step)
+            time.sleep(chance.uniform(0, 0.05))
+        case "in a save":
+            step, left = last_step(run_dir), set(unfinished(run_dir))
+            wait_until(lambda: last_step(run_dir) > step)  # past the start, which clears away what was left
+            wait_until(lambda: set(unfinished(run_dir)) - left)
 
 
 @pytest.mark.slow
@@ -68,15 +79,12 @@ def test_killed_at_any_moment_a_run_ends_with_the_same_bits(tmp_path: Path, num_
     recipe = recipe_for(tmp_path)
     finish(recipe, tmp_path / "unbroken", num_processes=num_processes)
     broken, in_saves, reached = tmp_path / "broken", 0, []
-    for moment in moments(seed=num_processes):
-        left_before = unfinished(broken)
+    chance = random.Random(num_processes)
+    for kind in chance.sample(KILLS, len(KILLS)):
         with started(recipe, broken, num_processes=num_processes) as processes:
-            if moment is None:
-                wait_for_save(broken, left_before)
-            else:
-                time.sleep(moment)
-            kill(processes, processes[0] if moment is None else processes[-1])
-        in_saves += bool(set(unfinished(broken)) - set(left_before))
+            wait_for_moment(kind, chance, broken)
+            kill(processes, processes[0] if kind == "in a save" else chance.choice(processes))
+        in_saves += kind == "in a save" and bool(unfinished(broken))
         reached.append(newest_step(broken))
     finish(recipe, broken, num_processes=num_processes)
 

@@ -25,7 +25,7 @@ def pair(published_model: PublishedModel) -> Pair:
 
 @pytest.fixture(scope="module")
 def scorer(pair: Pair) -> Scorer:
-    return Scorer(pair.model, pair.vocab)
+    return Scorer(pair.model, pair.vocab, state="reset")
 
 
 def test_every_logprob_equals_a_plain_loop(pair: Pair, scorer: Scorer) -> None:

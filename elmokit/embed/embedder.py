@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling, pick_layers, pool_tokens
 from elmokit.embed.engine import Engine, Precision
+from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling, pick_layers, pool_tokens
 from elmokit.embed.state import StartStates, State, from_tensors, warm_state
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLM, BiLMState
@@ -43,8 +43,9 @@ class Embedder:
         warm: BiLMState | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self._engine = Engine(bilm.to(device), precision=precision)
-        self.bilm = bilm
+        self.device = torch.device(device)
+        self.bilm = bilm.to(device)
+        self._engine = Engine(bilm, precision=precision)
         if state == "warm" and warm is None:
             warm = warm_state(self.bilm)
         self._states = StartStates(state, zero=self.bilm.zero_state, warm=warm if state == "warm" else None)
@@ -111,6 +112,10 @@ class Embedder:
     def tokenize(self, sentence: str) -> list[str]:
         """The tokens that a raw sentence is embedded as."""
         return tokenize(sentence)
+
+    def forget_words(self) -> None:
+        """Forget the token vectors kept from earlier calls; they are computed again when they are needed."""
+        self._engine.cache.clear()
 
     def reset_state(self) -> None:
         """Forget the state carried from batch to batch; it changes nothing unless ``state="carry"``."""

@@ -14,9 +14,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from elmokit import kernels
 from elmokit.embed.token_cache import TokenCache
 from elmokit.errors import InputError
+from elmokit.kernels import CharTables, available, build_char_tables, load
 from elmokit.model.bilm import BiLM, BiLMState, RaggedLayers
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
 
@@ -37,7 +37,7 @@ class Engine:
     def __init__(self, bilm: BiLM, *, precision: Precision) -> None:
         if precision not in get_args(Precision):
             raise InputError(f"precision {precision!r}; expected 'fp32' or 'int8'")
-        self.bilm = bilm.eval().requires_grad_(False)
+        self.bilm = bilm.eval().requires_grad_(requires_grad=False)
         self.device = bilm.char_encoder.char_embedding.device
         if precision == "int8":
             if self.device.type != "cpu":
@@ -47,7 +47,7 @@ class Engine:
         self.precision = precision
         self.cut_words = CutWords(max_chars=bilm.config.char_encoder.max_chars)
         self.cache = TokenCache(bilm.config.lstm.proj_dim, device=self.device)
-        self._tables = _char_tables(bilm) if self.device.type == "cpu" and kernels.available() else None
+        self._tables = _char_tables(bilm) if self.device.type == "cpu" and available() else None
         self._executor = direction_executor() if self.device.type == "cpu" else None
 
     @torch.inference_mode()
@@ -56,6 +56,7 @@ class Engine:
         bounded = [[BOS_WORD, *sentence, EOS_WORD] for sentence in sentences]
         distinct: dict[str, int] = {}
         places = [distinct.setdefault(word, len(distinct)) for sentence in bounded for word in sentence]
+        self.cut_words.add(distinct)
         vectors_WP = self.cache.look_up(list(distinct), self._encode)
         tokens_NP = vectors_WP[torch.tensor(places, device=self.device)]
         lengths = [len(sentence) for sentence in bounded]
@@ -63,9 +64,8 @@ class Engine:
 
     def _encode(self, words: list[str]) -> Tensor:
         encoded = encode_words(words, max_chars=self.bilm.config.char_encoder.max_chars)
-        self.cut_words.add(encoded)
         char_ids_WC = torch.from_numpy(encoded.char_ids_WC).to(self.device)
-        compiled = kernels.load() if self._tables is not None else None
+        compiled = load() if self._tables is not None else None
         if compiled is None or self._tables is None:
             return self.bilm.encode_tokens(char_ids_WC)
         return self.bilm.char_encoder.finish(compiled.char_pool(char_ids_WC, self._tables))
@@ -90,9 +90,9 @@ def direction_executor() -> Executor | None:
     return executor
 
 
-def _char_tables(bilm: BiLM) -> kernels.CharTables:
+def _char_tables(bilm: BiLM) -> CharTables:
     encoder = bilm.char_encoder
-    return kernels.build_char_tables(
+    return build_char_tables(
         encoder.char_embedding, list(_weights_of(encoder.convs)), activation=encoder.config.activation
     )
 

@@ -40,6 +40,7 @@ from elmokit.embed.writers import (
     to_stored,
 )
 from elmokit.errors import InputError, OutputError
+from elmokit.kernels import available
 from elmokit.model.bilm import BiLMState
 from elmokit.text.lines import STDIN, Line, read_lines
 from elmokit.text.tokens import tokenize
@@ -211,6 +212,9 @@ class _Job:
         lines = islice(read_lines(self.paths), first + done.lines, None if self.lines is None else self.lines.stop)
         cut_before = done.cut_words - self.embedder.num_cut_words
         for window in self._windows(lines, first + done.lines):
+            if not available():
+                # torch may round a word in another way beside other words, and a job that goes on would show it.
+                self.embedder.forget_words()
             embedded: list[EmbeddedLine | None] = [None] * len(window)
             lines_done, tokens_done = done.lines, done.tokens
             found = self.embedder.iter_unordered(window, batch_size=self.options.batch_size)

@@ -28,6 +28,11 @@ class TokenCache:
     def __len__(self) -> int:
         return len(self._slots)
 
+    def clear(self) -> None:
+        """Forget every word."""
+        with self._lock:
+            self._slots.clear()
+
     def look_up(self, words: Sequence[str], compute: Callable[[list[str]], Tensor]) -> Tensor:
         """Return the vectors of different words, (W, P); those not known are computed, all in one call."""
         with self._lock:

@@ -18,8 +18,8 @@ from elmokit.embed.state import WARM_TEXT, from_tensors, to_tensors, warm_state
 from elmokit.errors import InputError, OutputError
 from elmokit.extras import require
 from elmokit.text.chars import pad_sentences
-from elmokit.weights.source import Source, build_bilm, load_saved
 from elmokit.weights.saved import SavedBiLM
+from elmokit.weights.source import Source, build_bilm, load_saved
 
 if TYPE_CHECKING:
     from onnx import ModelProto

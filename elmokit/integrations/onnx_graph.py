@@ -112,9 +112,7 @@ def _add_boundaries(graph: _Nodes, spans_B: str, max_chars: int) -> str:
     end_B1C = graph.add("Expand", end_C, graph.shape(batch, 1, max_chars))
     words_BSC = graph.add("Concat", begin_B1C, "char_ids", end_B1C, axis=1)
     count = graph.add("Squeeze", graph.size(words_BSC, 1), graph.ints(0))
-    position_S1 = graph.add(
-        "Unsqueeze", graph.add("Range", graph.number(0), count, graph.number(1)), graph.ints(1)
-    )
+    position_S1 = graph.add("Unsqueeze", graph.add("Range", graph.number(0), count, graph.number(1)), graph.ints(1))
     spans_B11 = graph.add("Unsqueeze", spans_B, graph.ints(1, 2))
     is_real_BS1 = graph.add("Less", position_S1, spans_B11)
     is_end_BS1 = graph.add("Equal", position_S1, graph.add("Sub", spans_B11, graph.number(1)))
@@ -199,9 +197,7 @@ def _run_stack(
     return outputs
 
 
-def _run_layer(
-    graph: _Nodes, inputs_SBP: str, name: str, config: LSTMConfig, weights: Weights, state: Weights
-) -> str:
+def _run_layer(graph: _Nodes, inputs_SBP: str, name: str, config: LSTMConfig, weights: Weights, state: Weights) -> str:
     """An LSTM layer from one state for all rows; the input half is one matrix product for all steps."""
     num_gates = 4 * config.cell_dim
     bias_G = weights[f"{name}.bias"].copy()

@@ -20,9 +20,19 @@ from torch import Tensor
 
 from elmokit.config import NUM_CHARS
 from elmokit.errors import ConfigError, InputError
-from elmokit.kernels.packed import SLICE, CharTables, Int8Weight, build_char_tables, quantise
+from elmokit.kernels.packed import SLICE, CharTables, Int8Weight, build_char_tables, quantise, round_to_int8
 
-__all__ = ["MOST_FEW_ROWS", "CharTables", "Int8Weight", "Kernels", "available", "build_char_tables", "load", "quantise"]
+__all__ = [
+    "MOST_FEW_ROWS",
+    "CharTables",
+    "Int8Weight",
+    "Kernels",
+    "available",
+    "build_char_tables",
+    "load",
+    "quantise",
+    "round_to_int8",
+]
 
 MOST_FEW_ROWS = 7  # from eight rows on torch's own product is faster
 INTERFACE_VERSION = 1  # of isa.c

@@ -64,10 +64,20 @@ def quantise(weight_GP: Tensor) -> Int8Weight:
     num_outputs, num_inputs = weight_GP.shape
     packed, scales = [], []
     for slice_Gp in functional.pad(weight_GP.detach().float(), (0, 0, 0, -num_outputs % TILE)).split(SLICE, dim=1):
-        scale_G = slice_Gp.abs().amax(dim=1) / LARGEST_BYTE
-        scale_G = torch.where(scale_G == 0, 1.0, scale_G)
-        rounded_Gp = (slice_Gp / scale_G[:, None]).round().to(torch.int8)
+        rounded_Gp, scale_G = _round(slice_Gp)
         rounded_Gp = functional.pad(rounded_Gp, (0, slice_Gp.shape[1] % 2))
         packed.append(rounded_Gp.unflatten(0, (-1, TILE)).unflatten(2, (-1, 2)).transpose(1, 2).flatten())
         scales.append(scale_G)
     return Int8Weight(torch.cat(packed), torch.stack(scales), num_outputs, num_inputs)
+
+
+def round_to_int8(weight_GP: Tensor) -> Tensor:
+    """The matrix as `quantise` keeps it, in float32: what is multiplied with where there are no kernels."""
+    slices = [_round(slice_Gp) for slice_Gp in weight_GP.detach().float().split(SLICE, dim=1)]
+    return torch.cat([rounded_Gp * scale_G[:, None] for rounded_Gp, scale_G in slices], dim=1)
+
+
+def _round(slice_Gp: Tensor) -> tuple[Tensor, Tensor]:
+    scale_G = slice_Gp.abs().amax(dim=1) / LARGEST_BYTE
+    scale_G = torch.where(scale_G == 0, 1.0, scale_G)
+    return (slice_Gp / scale_G[:, None]).round().to(torch.int8), scale_G

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
-from elmokit.model.products import FloatProduct, Int8Product, Product, kernels_for
+from elmokit.model.products import FloatProduct, Product, kernels_for, rounded_product
 
 FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
 Drop = Callable[[Tensor], Tensor]
@@ -114,7 +114,7 @@ class LSTMLayer(nn.Module):
 
     def round_weights(self) -> None:
         """From now on, run with the weights as they are now in eight bits, wherever no gradient is asked for."""
-        self._rounded = _Products.of(Int8Product, self.input_weight, self.recurrent_weight, self.projection)
+        self._rounded = _Products.of(rounded_product, self.input_weight, self.recurrent_weight, self.projection)
 
     def forward(
         self, inputs_NP: Tensor, batch_sizes: Sequence[int], hidden_BP: Tensor, cell_BC: Tensor

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from elmokit.kernels import MOST_FEW_ROWS, Kernels, load, quantise
+from elmokit.kernels import MOST_FEW_ROWS, Kernels, load, quantise, round_to_int8
 
 
 class Product(Protocol):
@@ -48,25 +48,25 @@ class FloatProduct:
 class Int8Product:
     """The weights rounded to eight bits, each output by its own scale; inputs are rounded row by row as they come."""
 
-    def __init__(self, weight_GP: Tensor) -> None:
+    def __init__(self, weight_GP: Tensor, kernels: Kernels) -> None:
         self.weight = quantise(weight_GP)
+        self.kernels = kernels
 
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
         """Add the product to what is there."""
-        kernels = kernels_for(out_bG)
-        if kernels is None:
-            out_bG += self.weight.multiply(inputs_bP)
-        else:
-            kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=True)
+        self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=True)
 
     def __call__(self, inputs_bP: Tensor) -> Tensor:
         """Return the product, (b, G)."""
-        kernels = kernels_for(inputs_bP)
-        if kernels is None:
-            return self.weight.multiply(inputs_bP)
         out_bG = torch.empty(len(inputs_bP), self.weight.num_outputs)
-        kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=False)
+        self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=False)
         return out_bG
+
+
+def rounded_product(weight_GP: Tensor) -> Product:
+    """A product with the weights in eight bits. Without kernels it is as exact and no faster than float32."""
+    kernels = kernels_for(weight_GP)
+    return FloatProduct(round_to_int8(weight_GP)) if kernels is None else Int8Product(weight_GP, kernels)
 
 
 def kernels_for(tensor: Tensor) -> Kernels | None:

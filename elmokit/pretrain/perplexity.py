@@ -74,7 +74,7 @@ def measure(
     corpus: Corpus,
     vocab: Vocab,
     *,
-    state: State = "reset",
+    state: State = "warm",
     warm: BiLMState | None = None,
     max_tokens: int | None = None,
     num_rows: int = NUM_ROWS,
@@ -96,16 +96,14 @@ def measure(
         return _measure_sentences(model, corpus, vocab, _states(model, state, warm), num_rows, alone, executor)
 
 
-def held_out_look(
-    corpus: Corpus, vocab: Vocab, *, max_tokens: int, state: State = "reset"
-) -> Callable[[Trainer], HeldOut]:
-    """How a training run looks at held-out text: sentence by sentence, shared among all processes."""
+def held_out_look(corpus: Corpus, vocab: Vocab, *, max_tokens: int) -> Callable[[Trainer], HeldOut]:
+    """How a training run looks at held-out text: sentence by sentence, ``warm``, shared among all processes."""
     corpus = _first_sentences(corpus, max_tokens)
 
     def look(trainer: Trainer) -> HeldOut:
         model, world = trainer.model, trainer.world
         _check(model, corpus, vocab, NUM_ROWS)
-        states = _states(model, state, None)
+        states = _states(model, "warm", None)
         with direction_threads(world.device) as executor:
             found = _measure_sentences(model, corpus, vocab, states, NUM_ROWS, world, executor)
         return HeldOut(

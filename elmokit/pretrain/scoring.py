@@ -102,6 +102,8 @@ class Scorer:
     """A language model that scores sentences.
 
     A sentence is a list of tokens, taken as they are, or a string, which is tokenised. Its score depends on it alone.
+    Under ``state="warm"`` (the default) it begins from the state that the LSTMs settle into on running text, under
+    ``"reset"`` from zero, which training has hardly seen: its words are then less likely.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class Scorer:
         model: LanguageModel,
         vocab: Vocab,
         *,
-        state: Literal["reset", "warm"] = "reset",
+        state: Literal["reset", "warm"] = "warm",
         warm: BiLMState | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
@@ -132,7 +134,7 @@ class Scorer:
         cls,
         folder: str | Path,
         *,
-        state: Literal["reset", "warm"] = "reset",
+        state: Literal["reset", "warm"] = "warm",
         device: torch.device | str = "cpu",
     ) -> "Scorer":
         """Load a folder that has an output layer."""
@@ -179,8 +181,8 @@ class Scorer:
             np.array([distinct.setdefault(word, len(distinct)) for word in (BOS_WORD, *tokens, EOS_WORD)])
             for tokens in window
         ]
-        encoded = encode_words(list(distinct), max_chars=self.model.bilm.config.char_encoder.max_chars)
-        self._cut_words.add(encoded)
+        self._cut_words.add(distinct.keys())
+        encoded = encode_words(list(distinct), max_chars=self._cut_words.max_chars)
         target_ids_W = np.array([self.vocab.id(word) for word in distinct])
         sentences = Sentences(encoded.char_ids_WC, target_ids_W, words)
         return read_contexts(self.model.bilm, sentences, self._states, batch_size=BATCH_SIZE, executor=None)
@@ -238,8 +240,9 @@ def _windows(sentences: Iterable[str | Sequence[str]]) -> Iterator[list[tuple[st
     num_words = 0
     for sentence in sentences:
         tokens = tuple(tokenize(sentence) if isinstance(sentence, str) else sentence)
-        if wrong := [token for token in tokens if not isinstance(token, str)]:
-            raise InputError(f"a token is {wrong[0]!r}, of type {type(wrong[0]).__name__}; expected a string")
+        for token in tokens:
+            if not isinstance(token, str):
+                raise InputError(f"a token is {token!r}, of type {type(token).__name__}; expected a string")
         window.append(tokens)
         num_words += len(tokens) + 1  # empty sentences fill a window too
         if num_words >= WINDOW_WORDS:

@@ -6,7 +6,7 @@ one more than in a model's character table, so that 0 is left for "no word here"
 Shapes: W words, B sentences, T tokens in the longest of them, C ids a word (max_chars).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,12 +101,19 @@ class CutWords:
         self.num_cut = 0
         self.first_cut: str | None = None
 
-    def add(self, encoded: EncodedWords) -> None:
+    def add(self, words: Collection[str]) -> None:
         """Count these words too."""
-        self.num_words += len(encoded.char_ids_WC)
-        self.num_cut += encoded.num_cut
-        if self.first_cut is None:
-            self.first_cut = encoded.first_cut
+        self.num_words += len(words)
+        num_bytes = self.max_chars - 2
+        for word in words:
+            # A character has at most four bytes, so a short word needs no closer look.
+            if (
+                4 * len(word) > num_bytes
+                and word not in _BOUNDARY_IDS
+                and len(_leading_bytes(word, num_bytes + 1)) > num_bytes
+            ):
+                self.num_cut += 1
+                self.first_cut = self.first_cut or word
 
     def message(self) -> str | None:
         """Say how many words were cut and what follows from it; None if all fitted."""

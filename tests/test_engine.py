@@ -1,0 +1,133 @@
+"""The fast path gives what the plain model gives."""
+
+import lzma
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from published import PublishedModel, make_published
+
+from elmokit.embed.embedder import Embedder
+from elmokit.errors import InputError
+from elmokit.text.chars import pad_sentences
+from elmokit.text.tokens import tokenize
+from elmokit.weights.source import build_bilm, load_saved
+
+TOLERANCE = 1e-5
+SENTENCES = [["The", "bank", "closed"], [], ["a"], ["naïve", "Ελλάδα", "\ud800", "x" * 99, "the", "bank", "closed"]] * 3
+
+
+@pytest.fixture(autouse=True)
+def _words_may_be_cut() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(was|were) cut")
+        yield
+
+
+@pytest.fixture
+def _two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+def plain_layers(pair: tuple[Path, Path], sentences: list[list[str]]) -> list[NDArray[np.float32]]:
+    """The layers as `BiLM.forward` gives them to a task model: padded, all characters, no threads, no cache."""
+    bilm = build_bilm(load_saved(pair))
+    with torch.no_grad():
+        padded = bilm(torch.from_numpy(pad_sentences(sentences, max_chars=bilm.config.char_encoder.max_chars)))
+    layers_BLTD = padded.layers_BLTD.numpy()
+    return [layers_BLTD[row, :, 1 : len(sentence) + 1] for row, sentence in enumerate(sentences)]
+
+
+def assert_close(found: list[NDArray[np.float32]], expected: list[NDArray[np.float32]]) -> None:
+    for left, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(left, right, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 64])
+def test_engine_equals_the_plain_model(published_model: PublishedModel, batch_size: int) -> None:
+    embedder = Embedder.from_pretrained(published_model.pair)
+    expected = plain_layers(published_model.pair, SENTENCES)
+    assert_close(embedder.embed_layers(SENTENCES, batch_size=batch_size), expected)
+    assert_close(embedder.embed_layers(SENTENCES, batch_size=batch_size), expected)  # now with every word known
+    embedder.forget_words()
+    assert_close(embedder.embed_layers(SENTENCES, batch_size=batch_size), expected)
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_a_thread_for_each_direction_changes_nothing(published_model: PublishedModel) -> None:
+    embedder = Embedder.from_pretrained(published_model.pair)
+    assert_close(embedder.embed_layers(SENTENCES), plain_layers(published_model.pair, SENTENCES))
+    assert torch.get_num_threads() == 2
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(torch.get_num_threads).result() == 2  # nor does it change other threads
+
+
+def test_engine_equals_the_plain_model_on_real_text(data_dir: Path) -> None:
+    folder = data_dir / "fixtures" / "bilm_skip"
+    pair = folder / "options.json", folder / "lm_weights.hdf5"
+    with lzma.open(data_dir / "lm" / "wiki.test.txt.xz", "rt", encoding="utf-8") as lines:
+        sentences = [tokenize(line) for line, _ in zip(lines, range(64), strict=False)]
+    assert_close(Embedder.from_pretrained(pair).embed_layers(sentences), plain_layers(pair, sentences))
+
+
+@pytest.mark.usefixtures("_two_threads")
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_ten_callers_at_once_get_what_one_gets(published_model: PublishedModel, precision: str) -> None:
+    embedder = Embedder.from_pretrained(published_model.pair, precision=precision)
+    texts = [[[f"word{caller}", "the", f"bank{row}"] for row in range(5)] for caller in range(10)]
+    expected = [embedder.embed_layers(text) for text in texts]
+    embedder.forget_words()
+    with ThreadPoolExecutor(10) as callers:
+        for _ in range(3):
+            for found, wanted in zip(callers.map(embedder.embed_layers, texts), expected, strict=True):
+                assert_close(found, wanted)
+
+
+def test_eight_bits_are_nearly_the_same(published_model: PublishedModel) -> None:
+    exact = Embedder.from_pretrained(published_model.pair).embed_layers(SENTENCES)
+    rounded = Embedder.from_pretrained(published_model.pair, precision="int8").embed_layers(SENTENCES)
+    np.testing.assert_allclose(rounded[0][0], exact[0][0], atol=TOLERANCE)  # the token layer is not rounded
+    cosines = [
+        np.sum(left * right, axis=-1) / (np.linalg.norm(left, axis=-1) * np.linalg.norm(right, axis=-1))
+        for left, right in zip(exact, rounded, strict=True)
+    ]
+    assert np.concatenate(cosines, axis=1).mean() > 0.998
+    assert np.abs(exact[0] - rounded[0]).max() > 1e-6
+
+
+def test_without_kernels_everything_still_works(tmp_path: Path) -> None:
+    """In a process of its own, since kernels are found once; both precisions, against the arrays found with kernels."""
+    model = make_published(tmp_path)
+    for precision in ("fp32", "int8"):
+        found = Embedder.from_pretrained(model.pair, precision=precision).embed_layers(SENTENCES)
+        np.savez(tmp_path / f"{precision}.npz", *found)
+    program = """
+import sys, warnings, numpy as np
+from elmokit import Embedder, kernels
+from test_engine import SENTENCES
+warnings.simplefilter("ignore")
+assert not kernels.available()
+folder = sys.argv[1]
+for precision, tolerance in (("fp32", 1e-5), ("int8", 1e-3)):
+    embedder = Embedder.from_pretrained(folder, precision=precision)
+    with np.load(f"{folder}/{precision}.npz") as expected:
+        for found, name in zip(embedder.embed_layers(SENTENCES), expected.files, strict=True):
+            np.testing.assert_allclose(found, expected[name], atol=tolerance, rtol=0)
+"""
+    environment = os.environ | {"ELMOKIT_KERNELS": "off", "PYTHONPATH": str(Path(__file__).parent)}
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=True)
+
+
+def test_other_precisions_are_refused(published_model: PublishedModel) -> None:
+    with pytest.raises(InputError, match="precision 'int4'"):
+        Embedder.from_pretrained(published_model.pair, precision="int4")

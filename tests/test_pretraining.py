@@ -1,0 +1,235 @@
+"""Runs from a recipe to a model folder, and the verbs that start them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from processes import run_alone, with_text
+from toy import TEXT, toy_recipe
+
+from elmokit import Embedder, cli
+from elmokit.errors import ConfigError, InputError, OutputError
+from elmokit.pretrain.pretraining import pretrain
+from elmokit.pretrain.recipe import DataSettings, Recipe, VocabSettings
+from elmokit.pretrain.run import RunPlan
+from elmokit.pretrain.saved_lm import load_language_model
+
+TOML = """\
+[data]
+train = "toy.txt"
+tokenized = true
+
+[model]
+char_encoder = { char_dim = 4, filters = [[1, 4], [2, 6]], num_highway = 1, max_chars = 12 }
+lstm = { cell_dim = 8, proj_dim = 4 }
+
+[softmax]
+kind = "sampled"
+num_negatives = 30
+
+[training]
+num_rows = 4
+unroll_steps = 5
+steps = 25
+evaluate_every = 20
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "toy.txt").write_text(TEXT, "utf-8")
+    (tmp_path / "toy.toml").write_text(TOML, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def files(run_dir: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in run_dir.rglob("*") if path.name != "vocab.txt"}
+
+
+def test_a_run_leaves_models_that_embed_and_predict(tmp_path: Path) -> None:
+    recipe, run_dir = with_text(toy_recipe(steps=20), tmp_path), tmp_path / "run"
+    assert run_alone(recipe, run_dir) == run_dir / "model"
+    for name in ("model", "best"):
+        loaded = load_language_model(run_dir / name)
+        assert len(loaded.vocab) == len(loaded.model.softmax.bias) == 80
+        assert loaded.start_state is not None
+        (layers,) = Embedder.from_pretrained(run_dir / name).embed_layers([["the", "river"]])
+        assert layers.shape == (3, 2, 12)
+    assert Recipe.model_validate_json((run_dir / "recipe.json").read_bytes()) == recipe
+    assert (run_dir / "vocab.txt").read_text("utf-8").split() == list(loaded.vocab.words)
+
+
+def test_a_finished_run_is_left_alone_until_more_is_asked_for(tmp_path: Path) -> None:
+    recipe, run_dir = with_text(toy_recipe(steps=10), tmp_path), tmp_path / "run"
+    run_alone(recipe, run_dir)
+    model = files(run_dir / "model")
+    assert run_alone(recipe, run_dir) == run_dir / "model"
+    assert files(run_dir / "model") == model
+    run_alone(with_text(toy_recipe(steps=12), tmp_path), run_dir)
+    assert files(run_dir / "model") != model
+
+
+def test_a_run_that_was_killed_before_its_model_was_saved_saves_it_when_started_again(tmp_path: Path) -> None:
+    recipe, run_dir = with_text(toy_recipe(steps=10), tmp_path), tmp_path / "run"
+    run_alone(recipe, run_dir)
+    (run_dir / "finished.json").unlink()
+    before = files(run_dir / "model")
+    run_alone(recipe, run_dir)
+    assert files(run_dir / "model") != before
+
+
+def test_a_stopped_run_has_no_model_yet(tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    recipe = with_text(toy_recipe(steps=10), tmp_path)
+    assert pretrain(recipe, tmp_path / "run", report=lambda _: None, stop=stop) is None
+    assert not (tmp_path / "run" / "model").exists()
+    assert run_alone(recipe, tmp_path / "run") == tmp_path / "run" / "model"
+
+
+def test_a_refused_recipe_is_not_kept(tmp_path: Path) -> None:
+    recipe, run_dir = with_text(toy_recipe(steps=10), tmp_path), tmp_path / "run"
+    run_alone(recipe, run_dir)
+    with pytest.raises(ConfigError, match="learning_rate"):
+        run_alone(with_text(toy_recipe(steps=10, learning_rate=0.1), tmp_path), run_dir)
+    assert Recipe.model_validate_json((run_dir / "recipe.json").read_bytes()) == recipe
+
+
+def test_the_words_can_come_from_a_file_or_be_fewer_than_the_negatives(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("<S>\n</S>\n<UNK>\nthe\nriver\n", "utf-8")
+    recipe = with_text(toy_recipe(negatives=50, steps=2), tmp_path)
+    recipe = recipe.model_copy(update={"vocab": VocabSettings(file=str(tmp_path / "words.txt"))})
+    entries: list[object] = []
+    pretrain(recipe, tmp_path / "run", report=entries.append, stop=threading.Event())
+    assert isinstance(entries[0], RunPlan)
+    assert (entries[0].num_words, entries[0].num_negatives) == (5, None)
+
+
+def test_one_sentence_is_enough(tmp_path: Path) -> None:
+    recipe = with_text(toy_recipe(steps=3), tmp_path)
+    (tmp_path / "toy.txt").write_text("hello world\n", "utf-8")
+    assert run_alone(recipe, tmp_path / "run") is not None
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (DataSettings(), "names no text"),
+        (DataSettings(train="none*.txt"), r"none\*\.txt: no file has such a name"),
+        (DataSettings(train="none.txt"), r"none\.txt: no such file"),
+        (DataSettings(train="empty.txt"), "no sentence in"),
+        (DataSettings(train="latin.txt"), r"latin\.txt, line 2.*not UTF-8"),
+        (DataSettings(train="toy.txt", heldout="empty.txt"), "no sentence in"),
+    ],
+)
+def test_text_that_cannot_be_used_is_an_error_that_says_why(folder: Path, data: DataSettings, message: str) -> None:
+    (folder / "empty.txt").write_text("\n \n")
+    (folder / "latin.txt").write_bytes(b"fine\ncaf\xe9\n")
+    recipe = toy_recipe(steps=3).model_copy(update={"data": data})
+    with pytest.raises((InputError, ConfigError), match=message):
+        run_alone(recipe, folder / "run")
+
+
+def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
+    recipe, run_dir = with_text(toy_recipe(steps=3), tmp_path), tmp_path / "run"
+
+    def second(_entry: object) -> None:
+        with pytest.raises(OutputError, match="another process is training in it"):
+            run_alone(recipe, run_dir)
+
+    pretrain(recipe, run_dir, report=second, stop=threading.Event())
+
+
+def test_a_run_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="name another run folder"):
+        run_alone(with_text(toy_recipe(steps=3), tmp_path), tmp_path / "file" / "run")
+
+
+# The verbs
+
+
+@pytest.mark.usefixtures("folder")
+def test_pretrain_says_what_it_does_in_plain_lines(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["pretrain", "toy.toml", "data.heldout=toy.txt", "--workers", "1"]) == 0
+    out, err = capfd.readouterr()
+    assert out == ""
+    lines = err.splitlines()
+    assert lines[0] == ("elmokit: 125 tokens of text, 80 words to predict, softmax sampled with 30 negatives")
+    assert lines[1].startswith("elmokit: step 20/25, epoch 2.86, ")
+    assert " left, loss (sampled) " in lines[1]
+    assert lines[2].startswith("elmokit: step 20: held-out perplexity ")
+    assert lines[-1] == "elmokit: the run is finished, after step 25; the model is in runs/toy/model"
+    assert cli.run(["pretrain", "toy.toml", "data.heldout=toy.txt", "--workers", "1"]) == 0
+    assert "the run was finished already, after step 25" in capfd.readouterr().err
+
+
+def test_pretrain_tells_the_nearest_name_of_an_unknown_key(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["pretrain", "toy.toml", "training.epoch=3"]) == 1
+    assert "did you mean training.epochs?" in capfd.readouterr().err
+    assert not (folder / "runs").exists()
+
+
+def test_vocab_lists_specials_then_words_by_falling_count(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.txt").write_text("b a b\n")
+    (folder / "b.txt").write_text("c b a\n")
+    assert cli.run(["vocab", "[ab].txt", "-o", "v.txt", "--tokenized", "--workers", "1", "--min-count", "2"]) == 0
+    assert (folder / "v.txt").read_text("utf-8") == "<S>\n</S>\n<UNK>\nb\na\n"
+    assert "5 words, three specials among them; the text has 3 distinct ones in 6 tokens" in capfd.readouterr().err
+    assert {path.name for path in folder.iterdir()} == {"a.txt", "b.txt", "v.txt", "toy.txt", "toy.toml"}
+
+
+def start(*args: str) -> subprocess.Popen[str]:
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "elmokit", "pretrain", "toy.toml", "training.steps=1000000", *args]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def newest_step(run_dir: Path) -> int:
+    return json.loads((sorted((run_dir / "checkpoints").iterdir())[-1] / "state.json").read_bytes())["step"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_saves_and_says_how_to_go_on(folder: Path, number: signal.Signals) -> None:
+    process = start("--workers", "1")
+    try:
+        assert process.stderr is not None
+        while "step 20/" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "finishing the step, then saving" in err
+    assert "elmokit: interrupted; the run is saved in runs/toy, the same command goes on from there\n" in err
+    assert newest_step(folder / "runs" / "toy") >= 20
+
+
+def test_the_second_signal_ends_at_once(folder: Path) -> None:
+    # A step of this takes long: the second signal comes in the middle of one.
+    slow = ["training.num_rows=400", "training.unroll_steps=200", "model.lstm.cell_dim=300", "--workers", "1"]
+    process = start(*slow)
+    try:
+        assert process.stderr is not None
+        while "to predict" not in process.stderr.readline():
+            assert process.poll() is None
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        time.sleep(1.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert time.monotonic() - began < 3
+    assert not (folder / "runs" / "toy" / "checkpoints").exists()
