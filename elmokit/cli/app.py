@@ -10,7 +10,7 @@ from typing import Annotated, TextIO
 import typer
 
 from elmokit import __version__
-from elmokit.cli.messages import say
+from elmokit.cli.messages import is_first_process, say
 from elmokit.errors import ElmokitError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -45,6 +45,8 @@ def run(args: list[str]) -> int:
     except typer.TyperException as error:
         return _fail(f"{error.format_message()} (see: elmokit --help)", USAGE, debug=debug)
     except KeyboardInterrupt as error:
+        if not is_first_process():
+            return INTERRUPTED  # of several processes, one says so
         return _fail("; ".join(["interrupted", *map(str, error.args)]), INTERRUPTED, debug=debug)
     except BrokenPipeError:
         # Whoever read has had enough. What is still in the buffer must not be written at exit.

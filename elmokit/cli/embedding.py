@@ -1,4 +1,4 @@
-"""Verbs that use a model: embed, convert, info."""
+"""Verbs that use a model: embed, convert, export, info."""
 
 import json
 import os
@@ -110,6 +110,26 @@ def convert(
     from elmokit.embed.conversion import convert_model
 
     convert_model(source, output, to=to, half=dtype == "float16", overwrite=force)
+
+
+@app.command(no_args_is_help=True)
+def export(
+    model: Annotated[list[str], typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new ONNX file.")],
+    state: Annotated[
+        Literal["reset", "warm"], typer.Option(help="Every sentence begins from zero, or from a settled state.")
+    ] = "reset",
+    check: Annotated[bool, typer.Option("--check", help="Run FILE in ONNX Runtime and compare with PyTorch.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+) -> None:
+    """Write a model as an ONNX file, for programs without PyTorch."""
+    source = _model_source(model)
+    from elmokit.integrations.onnx import check_onnx, export_onnx
+
+    export_onnx(source, output, state=state, overwrite=force)
+    if check:
+        say(f"{output}: within {check_onnx(output, source, state=state):.0e} of PyTorch")
 
 
 @app.command(no_args_is_help=True)

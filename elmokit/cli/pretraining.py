@@ -51,7 +51,8 @@ def pretrain(
 
         def report(entry: "RunPlan | LogLine | HeldOut") -> None:
             begin_to_listen()
-            shown.report(entry)
+            if is_first_process():
+                shown.report(entry)
 
         model = learn(
             asked,

@@ -23,8 +23,9 @@ from elmokit.weights.source import build_bilm, load_saved
 
 Sentence = str | Sequence[str]
 
-WINDOW = 4096  # sentences looked at together to find batches of like length
-MOST_POSITIONS = 16_384  # in one batch: bounds memory whatever the sentences' length
+# Sentences looked at together to find batches of like length: so many, or fewer with so many tokens together.
+WINDOW, WINDOW_TOKENS = 4096, 32_768
+MOST_POSITIONS = 8192  # in one batch: bounds memory whatever the sentences' length
 
 
 class Embedder:
@@ -134,8 +135,8 @@ class Embedder:
         if batch_size < 1:
             raise InputError(f"batch_size {batch_size}; expected 1 or more")
         # Rows that carry their state must meet in the order given; all others are batched by length.
-        window_size = batch_size if self.state == "carry" else max(WINDOW, batch_size)
-        for window in windows(map(_as_tokens, sentences), window_size):
+        tokenized = map(_as_tokens, sentences)
+        for window in windows(tokenized, batch_size) if self.state == "carry" else _windows_by_tokens(tokenized):
             yield from self._embed_window(window, batch_size)
         self._warn_of_cut_words()
 
@@ -221,6 +222,19 @@ class Embedder:
         if message and not self._warned:
             self._warned = True
             warnings.warn(message, ElmokitWarning, stacklevel=3)
+
+
+def _windows_by_tokens(sentences: Iterable[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
+    window: list[Sequence[str]] = []
+    num_tokens = 0
+    for sentence in sentences:
+        if window and (len(window) == WINDOW or num_tokens + len(sentence) > WINDOW_TOKENS):
+            yield window
+            window, num_tokens = [], 0
+        window.append(sentence)
+        num_tokens += len(sentence)
+    if window:
+        yield window
 
 
 def _as_tokens(sentence: Sentence) -> Sequence[str]:

@@ -30,6 +30,7 @@ State = Literal["reset", "warm"]
 TOLERANCE = 1e-5
 LARGEST_FILE = 2**31 - 2**24  # protobuf ends at 2 GiB; larger weights go into a file of their own
 PAGE = 4096  # where tensors begin in that file, so that it can be mapped into memory
+SMALL = 1024  # bytes. Shapes stay in the graph, where they are needed to load it
 
 
 def export_onnx(source: Source, path: str | Path, *, state: State = "reset", overwrite: bool = False) -> None:
@@ -104,11 +105,13 @@ def _write(model: "ModelProto", path: Path) -> None:
 
 
 def _move_weights(model: "ModelProto", data: Path, *, location: str) -> None:
-    """Take the tensors out of a model into a file, and leave word where each one is."""
+    """Take the large tensors out of a model into a file, and leave word where each one is."""
     from onnx.external_data_helper import set_external_data
 
     with data.open("wb") as file:
         for tensor in model.graph.initializer:
+            if len(tensor.raw_data) < SMALL:
+                continue
             file.seek(-file.tell() % PAGE, 1)
             set_external_data(tensor, location, offset=file.tell(), length=len(tensor.raw_data))
             file.write(tensor.raw_data)

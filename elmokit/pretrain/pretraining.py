@@ -57,7 +57,7 @@ def pretrain(
 
     Goes on with what the run's folder has; a run that is finished is left as it is, unless the recipe now asks for
     more steps, epochs or hours. Under ``torchrun`` every process calls this with the same arguments, on a disk that
-    they share; only the first one reports.
+    they share; each of them reports the same.
     """
     run_dir = Path(run_dir)
     with join_world() as world, _claimed(run_dir, world):
@@ -74,8 +74,7 @@ def pretrain(
 
             def tell(entry: RunPlan | LogLine | HeldOut) -> None:
                 add_events(entry)
-                if world.is_first:
-                    report(entry)
+                report(entry)
 
             train(
                 trainer,
