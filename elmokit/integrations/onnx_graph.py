@@ -10,6 +10,7 @@ G = 4 H gates, L layers of vectors, D = 2 P.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -50,11 +51,11 @@ class _Nodes:
         dtype = np.int64 if isinstance(value, int) else np.float32
         return self.constant(f"{self.prefix}number_{value}", np.array(value, dtype=dtype))
 
-    def add(self, op: str, *inputs: str, **attributes: object) -> str:
+    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
         """The result of one operation."""
         return self.add_many(op, *inputs, num_outputs=1, **attributes)[0]
 
-    def add_many(self, op: str, *inputs: str, num_outputs: int, **attributes: object) -> list[str]:
+    def add_many(self, op: str, *inputs: str, num_outputs: int, **attributes: Any) -> list[str]:
         """The results of an operation that has several."""
         first = f"{self.prefix}{op}_{len(self.nodes)}"
         outputs = [first, *(f"{first}_{index}" for index in range(1, num_outputs))]
