@@ -7,6 +7,7 @@
 
 PYTHON ?= python3
 READY := .venv/.ready
+READY_SLOW := .venv/.ready-slow
 
 .PHONY: demo test check clean
 
@@ -16,7 +17,7 @@ demo: $(READY)
 test: $(READY)
 	@scripts/check
 
-check: $(READY)
+check: $(READY_SLOW)
 	@scripts/check --slow
 
 clean:
@@ -24,9 +25,9 @@ clean:
 	@find elmokit tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The constraints are given by the environment, so that they also hold for the tools that build the package.
-$(READY): export PIP_CONSTRAINT := constraints.txt
-$(READY): export PIP_BUILD_CONSTRAINT := constraints.txt
-$(READY): export PIP_DISABLE_PIP_VERSION_CHECK := 1
+$(READY) $(READY_SLOW): export PIP_CONSTRAINT := constraints.txt
+$(READY) $(READY_SLOW): export PIP_BUILD_CONSTRAINT := constraints.txt
+$(READY) $(READY_SLOW): export PIP_DISABLE_PIP_VERSION_CHECK := 1
 $(READY): pyproject.toml constraints.txt
 	@command -v "$(PYTHON)" >/dev/null || \
 		{ echo "No '$(PYTHON)' found; install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
@@ -36,5 +37,10 @@ $(READY): pyproject.toml constraints.txt
 		{ echo "'$(PYTHON)' has no venv; install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@.venv/bin/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv
 	@echo "Installing elmokit and its tools into .venv (minutes the first time, seconds later)"
-	@.venv/bin/python -m pip install -qq --editable '.[dev]'
+	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx]'
+	@touch $@
+
+# Ray is half a gigabyte, and one slow proof needs it.
+$(READY_SLOW): $(READY)
+	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,ray]'
 	@touch $@

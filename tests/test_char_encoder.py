@@ -13,27 +13,45 @@ from elmokit.text.chars import encode_words
 WORDS = ["a", "", "the", "bank", "antidisestablishmentarianism", "x" * 47, "x" * 48, "x" * 90, "Ελλάδα", "<S>", "</S>"]
 
 
+# float32 goes through the compiled look-up where there is one, float64 always through torch's convolutions.
+DTYPES = [torch.float32, torch.float64]
+
+
 def pool_without_skipping(encoder: CharEncoder, char_ids: torch.Tensor) -> torch.Tensor:
-    table = torch.cat([torch.zeros(1, encoder.config.char_dim), encoder.char_embedding])
+    table = functional.pad(encoder.char_embedding, (0, 0, 1, 0))
     chars = functional.embedding(char_ids, table).transpose(1, 2)
-    return torch.relu(torch.cat([conv(chars).amax(dim=2) for conv in encoder.convs], dim=1))
+    activate = getattr(torch, encoder.config.activation)
+    return activate(torch.cat([conv(chars).amax(dim=2) for conv in encoder.convs], dim=1))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("max_chars", [7, 12, 50])
-def test_cutting_padding_off_never_changes_a_vector(max_chars: int) -> None:
+def test_skipping_padding_changes_no_vector_and_no_gradient(
+    max_chars: int, activation: str, dtype: torch.dtype
+) -> None:
     torch.manual_seed(0)
-    config = CharEncoderConfig(char_dim=4, filters=((1, 8), (3, 8), (7, 16)), num_highway=0, max_chars=max_chars)
-    encoder = CharEncoder(config, token_dim=32)
+    filters = ((1, 8), (3, 8), (7, 35))
+    config = CharEncoderConfig(char_dim=4, filters=filters, num_highway=0, activation=activation, max_chars=max_chars)
+    encoder = CharEncoder(config, token_dim=51).to(dtype)
     with torch.no_grad():
-        for conv in encoder.convs:
-            conv.bias.normal_()
-        char_ids = torch.from_numpy(encode_words(WORDS, max_chars=max_chars).char_ids_WC)
-        torch.testing.assert_close(encoder(char_ids), pool_without_skipping(encoder, char_ids), rtol=0, atol=1e-6)
+        for parameter in encoder.parameters():
+            parameter.normal_()
+    char_ids = torch.from_numpy(encode_words(WORDS, max_chars=max_chars).char_ids_WC)
+    found, expected = encoder(char_ids), pool_without_skipping(encoder, char_ids)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    weighting = torch.randn_like(expected)
+    wanted = torch.autograd.grad((expected * weighting).sum(), list(encoder.parameters()))
+    given = torch.autograd.grad((found * weighting).sum(), list(encoder.parameters()))
+    for left, right in zip(given, wanted, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-4)
+        assert right.abs().max() > 0.1
 
 
-def test_word_order_and_groups_never_change_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_word_order_and_groups_never_change_a_vector(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    encoder = CharEncoder(CharEncoderConfig(char_dim=4, filters=((2, 8), (5, 16))), token_dim=8)
+    encoder = CharEncoder(CharEncoderConfig(char_dim=4, filters=((2, 8), (5, 16))), token_dim=8).to(dtype)
     char_ids = torch.from_numpy(encode_words(WORDS, max_chars=50).char_ids_WC)
     with torch.no_grad():
         expected = encoder(char_ids)

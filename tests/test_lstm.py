@@ -67,6 +67,25 @@ def test_outputs_states_and_gradients_equal_plain_autograd(proj_dim: int, clip: 
 
 
 @pytest.mark.parametrize("clip", [None, 0.3])
+def test_float32_through_the_kernels_equals_float64(clip: float | None) -> None:
+    torch.manual_seed(3)
+    exact = make_layer(proj_dim=3, clip=clip)
+    inputs, hidden, cell = draw(exact)
+    layer = make_layer(proj_dim=3, clip=clip).float()
+    layer.load_state_dict({name: value.float() for name, value in exact.state_dict().items()})
+    short = inputs.detach().float().requires_grad_()
+    wanted, found = exact(inputs, BATCH_SIZES, hidden, cell), layer(short, BATCH_SIZES, hidden.float(), cell.float())
+    for left, right in zip(found, wanted, strict=True):
+        torch.testing.assert_close(left.double(), right, rtol=1e-5, atol=1e-5)
+    weighting = torch.randn_like(wanted[0])
+    given = torch.autograd.grad((found[0] * weighting.float()).sum(), [short, *layer.parameters()])
+    for left, right in zip(
+        given, torch.autograd.grad((wanted[0] * weighting).sum(), [inputs, *exact.parameters()]), strict=True
+    ):
+        torch.testing.assert_close(left.double(), right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("clip", [None, 0.3])
 def test_gradients_equal_finite_differences(clip: float | None) -> None:
     torch.manual_seed(1)
     layer = make_layer(proj_dim=3, clip=clip)

@@ -5,22 +5,27 @@ Shapes: B sentences, L layers, T tokens, D width.
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from published import PublishedModel, make_published
 from test_parity import SENTENCES, VARIANTS, largest_gap
+from test_readme import run_page
 
 from elmokit import cli
-from elmokit.embed.conversion import convert_model
 from elmokit.embed.embedder import Embedder
+from elmokit.embed.state import to_tensors
 from elmokit.errors import InputError, MissingExtraError, OutputError
 from elmokit.integrations import onnx as integration
 from elmokit.integrations.onnx import check_onnx, export_onnx
 from elmokit.text.chars import pad_sentences
+from elmokit.weights.folder import save_folder
+from elmokit.weights.source import build_bilm, load_saved
 
 onnx = pytest.importorskip("onnx", reason="ONNX is not installed: pip install 'elmokit[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'elmokit[onnx]'")
@@ -28,6 +33,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not ins
 pytestmark = pytest.mark.filterwarnings("ignore:.*(was|were) cut")
 
 TOLERANCE = 1e-5
+DEPLOYING = Path(__file__).parent.parent / "docs" / "deploying.md"
 
 
 class Session:
@@ -87,14 +93,24 @@ def test_a_warm_model_begins_every_sentence_where_pytorch_does(
 ) -> None:
     source: Any = published_model.pair
     if kept:
-        source = tmp_path / "folder"
-        convert_model(published_model.pair, source, to="elmokit", half=False, overwrite=False)
+        saved, source = load_saved(published_model.pair), tmp_path / "folder"
+        start = to_tensors(build_bilm(saved).zero_state(1))
+        save_folder(replace(saved, start_state={name: part + 0.5 for name, part in start.items()}), source, half=False)
     export_onnx(source, tmp_path / "model.onnx", state="warm")
     found = Session(tmp_path / "model.onnx").embed(SENTENCES)
     warm = Embedder.from_pretrained(source, state="warm").embed_layers(SENTENCES)
     reset = Embedder.from_pretrained(source, state="reset").embed_layers(SENTENCES)
     assert largest_gap(found, warm) <= TOLERANCE
     assert largest_gap(found, reset) > 100 * TOLERANCE
+
+
+def test_zeros_inside_a_word_count_as_in_pytorch(exported: Path, published_model: PublishedModel) -> None:
+    char_ids_BTC = pad_sentences(SENTENCES[:1], max_chars=50)
+    char_ids_BTC[0, 2, 1:] = 0
+    found_BLTD, _ = Session(exported).run(char_ids_BTC)
+    with torch.inference_mode():
+        padded = build_bilm(load_saved(published_model.pair))(torch.from_numpy(char_ids_BTC))
+    assert largest_gap([found_BLTD], [padded.layers_BLTD[:, :, 1:-1].numpy()]) <= TOLERANCE
 
 
 @pytest.mark.parametrize(("num_sentences", "num_tokens"), [(0, 0), (0, 3), (2, 0), (2, 3)])
@@ -187,3 +203,10 @@ def test_the_command_exports_checks_and_replaces_nothing_unasked(
     assert cli.run(arguments) == 1
     assert "model.onnx: exists" in capfd.readouterr().err
     assert cli.run([*arguments, "--force"]) == 0
+
+
+def test_the_page_on_deploying_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Of the published width, so that the page shows the shapes that its readers get.
+    make_published(Path("elmo"), dim=520, projection_dim=512, filters=((1, 256), (2, 512)), n_highway=1)
+    assert run_page(DEPLOYING.read_text(encoding="utf-8")) == 3

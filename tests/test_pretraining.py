@@ -196,7 +196,7 @@ def newest_step(run_dir: Path) -> int:
     return json.loads((sorted((run_dir / "checkpoints").iterdir())[-1] / "state.json").read_bytes())["step"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_the_first_signal_saves_and_says_how_to_go_on(folder: Path, number: signal.Signals) -> None:
     process = start("--workers", "1")
     try:
@@ -213,6 +213,7 @@ def test_the_first_signal_saves_and_says_how_to_go_on(folder: Path, number: sign
     assert newest_step(folder / "runs" / "toy") >= 20
 
 
+@pytest.mark.slow
 def test_the_second_signal_ends_at_once(folder: Path) -> None:
     # A step of this takes long: the second signal comes in the middle of one.
     slow = ["training.num_rows=400", "training.unroll_steps=200", "model.lstm.cell_dim=300", "--workers", "1"]

@@ -4,7 +4,7 @@ Data goes to stdout and messages to stderr. Exit codes: 0, 1 (failed), 2 (usage)
 Nothing heavy is imported here, so that ``elmokit --help`` answers at once.
 """
 
-from elmokit.cli import embedding, pretraining
+from elmokit.cli import embedding, finetuning, pretraining, scoring
 from elmokit.cli.app import main, run
 
-__all__ = ["embedding", "main", "pretraining", "run"]
+__all__ = ["embedding", "finetuning", "main", "pretraining", "run", "scoring"]

@@ -69,7 +69,7 @@ def embed(
     """
     if not model:
         raise InputError("no model; name one with --model, a folder or a published model's two files")
-    source = _model_source(model)
+    source = model_source(model)
     from elmokit.embed.embedder import Embedder
     from elmokit.embed.files import embed_files, parse_shard
     from elmokit.embed.picking import parse_layers
@@ -106,7 +106,7 @@ def convert(
     force: Annotated[bool, typer.Option("--force", help="Replace the model in FOLDER.")] = False,
 ) -> None:
     """Convert a model between the published format and ours."""
-    source = _model_source(model)
+    source = model_source(model)
     from elmokit.embed.conversion import convert_model
 
     convert_model(source, output, to=to, half=dtype == "float16", overwrite=force)
@@ -124,7 +124,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
 ) -> None:
     """Write a model as an ONNX file, for programs without PyTorch."""
-    source = _model_source(model)
+    source = model_source(model)
     from elmokit.integrations.onnx import check_onnx, export_onnx
 
     export_onnx(source, output, state=state, overwrite=force)
@@ -139,7 +139,7 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Say what a model is: its layers, sizes, parameters and files."""
-    source = _model_source(model)
+    source = model_source(model)
     from elmokit.embed.description import describe_model
 
     described = describe_model(source)
@@ -149,7 +149,7 @@ def info(
         _print_table(described)
 
 
-def _model_source(paths: list[str]) -> "Source":
+def model_source(paths: list[str]) -> "Source":
     """A folder, or a pair (options, weights) given in either order."""
     match paths:
         case [folder]:

@@ -6,13 +6,13 @@ Shapes: W distinct words, F filters, P width of a token vector, N positions of a
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmokit.embed.token_cache import TokenCache
 from elmokit.errors import InputError
@@ -47,7 +47,12 @@ class Engine:
         self.precision = precision
         self.cut_words = CutWords(max_chars=bilm.config.char_encoder.max_chars)
         self.cache = TokenCache(bilm.config.lstm.proj_dim, device=self.device)
-        self._tables = _char_tables(bilm) if self.device.type == "cpu" and available() else None
+        self._tables: CharTables | None = None
+        if self.device.type == "cpu" and available():
+            encoder = bilm.char_encoder
+            self._tables = build_char_tables(
+                encoder.char_embedding, encoder.filters(), activation=encoder.config.activation
+            )
         self._executor = direction_executor() if self.device.type == "cpu" else None
 
     @torch.inference_mode()
@@ -88,17 +93,3 @@ def direction_executor() -> Executor | None:
     both.wait()
     torch.set_num_threads(num_threads)  # what a thread sets for itself is also the default of new threads
     return executor
-
-
-def _char_tables(bilm: BiLM) -> CharTables:
-    encoder = bilm.char_encoder
-    return build_char_tables(
-        encoder.char_embedding, list(_weights_of(encoder.convs)), activation=encoder.config.activation
-    )
-
-
-def _weights_of(convs: nn.ModuleList) -> Iterator[tuple[Tensor, Tensor]]:
-    for conv in convs:
-        assert isinstance(conv, nn.Conv1d)
-        assert conv.bias is not None
-        yield conv.weight, conv.bias

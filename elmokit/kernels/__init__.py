@@ -20,22 +20,33 @@ from torch import Tensor
 
 from elmokit.config import NUM_CHARS
 from elmokit.errors import ConfigError, InputError
-from elmokit.kernels.packed import SLICE, CharTables, Int8Weight, build_char_tables, quantise, round_to_int8
+from elmokit.kernels.packed import (
+    SLICE,
+    CharTables,
+    ConvGradients,
+    Int8Weight,
+    build_char_tables,
+    conv_gradients,
+    quantise,
+    round_to_int8,
+)
 
 __all__ = [
     "MOST_FEW_ROWS",
     "CharTables",
+    "ConvGradients",
     "Int8Weight",
     "Kernels",
     "available",
     "build_char_tables",
+    "conv_gradients",
     "load",
     "quantise",
     "round_to_int8",
 ]
 
 MOST_FEW_ROWS = 7  # from eight rows on torch's own product is faster
-INTERFACE_VERSION = 1  # of isa.c
+INTERFACE_VERSION = 2  # of isa.c
 PANEL = 64  # of int8.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
@@ -43,6 +54,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "cell_forward": [_POINTER, _LONG, *[_POINTER] * 3, *[_LONG] * 2, _FLOAT, _INT],
     "cell_backward": [*[_POINTER] * 2, _LONG, *[_POINTER] * 4, *[_LONG] * 3, _FLOAT],
     "char_pool": [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 4, _LONG, _POINTER, _INT],
+    "char_pool_backward": [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 3, _LONG, *[_POINTER] * 2],
     "add_matmul_few_rows": [*[_POINTER] * 3, *[_LONG] * 4],
     "matmul_int8": [_POINTER, _LONG, *[_POINTER] * 4, *[_LONG] * 4, _INT],
 }
@@ -59,7 +71,7 @@ class Kernels:
         self._functions: dict[str, Any] = {}
         for name, arguments in _ARGUMENTS.items():
             function = getattr(library, f"{name}_{isa}")
-            function.argtypes, function.restype = arguments, _INT if name == "char_pool" else None
+            function.argtypes, function.restype = arguments, _INT if name.startswith("char_pool") else None
             self._functions[name] = function
 
     def cell_forward(
@@ -115,10 +127,7 @@ class Kernels:
 
     def char_pool(self, char_ids_WK: Tensor, tables: CharTables) -> Tensor:
         """Every filter's strongest answer anywhere in each word, (W, F)."""
-        num_words, num_chars = char_ids_WK.shape
-        widest = int(tables.widths.max())
-        if widest > num_chars:
-            raise InputError(f"words of {num_chars} character ids are shorter than the widest filter, {widest}")
+        num_words, num_chars = _check_windows(char_ids_WK, tables)
         lengths_W = torch.empty(num_words, dtype=torch.int64)
         pooled_WF = torch.empty(num_words, tables.bias.shape[0])
         failed = self._functions["char_pool"](
@@ -135,9 +144,29 @@ class Kernels:
             tables.activation == "tanh",
         )
         if failed:
-            found = f"{int(char_ids_WK.min())} to {int(char_ids_WK.max())}"
-            raise InputError(f"character ids go from {found}; expected 0 to {NUM_CHARS}")
+            raise _bad_ids(char_ids_WK)
         return pooled_WF
+
+    def char_pool_backward(self, char_ids_WK: Tensor, tables: CharTables, grad_WF: Tensor) -> Tensor:
+        """The gradient of ``tables.table``, from that of the filters' strongest answers before bias and activation."""
+        num_words, num_chars = _check_windows(char_ids_WK, tables)
+        lengths_W = torch.empty(num_words, dtype=torch.int64)
+        table_grad = torch.zeros_like(tables.table)
+        failed = self._functions["char_pool_backward"](
+            _whole(char_ids_WK, num_words, num_chars, dtype=torch.int64),
+            lengths_W.data_ptr(),
+            num_words,
+            num_chars,
+            tables.table.data_ptr(),
+            tables.widths.data_ptr(),
+            tables.counts.data_ptr(),
+            len(tables.widths),
+            _whole(grad_WF, num_words, tables.bias.shape[0]),
+            table_grad.data_ptr(),
+        )
+        if failed:
+            raise _bad_ids(char_ids_WK)
+        return table_grad
 
     def add_matmul_few_rows(self, out_bG: Tensor, inputs_bP: Tensor, weight_GP: Tensor) -> None:
         """Add ``inputs . weight^T`` to ``out_bG``, for at most MOST_FEW_ROWS rows."""
@@ -202,6 +231,19 @@ def open_library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
         if version == INTERFACE_VERSION:
             return library
     return None
+
+
+def _check_windows(char_ids_WK: Tensor, tables: CharTables) -> tuple[int, int]:
+    num_words, num_chars = char_ids_WK.shape
+    widest = int(tables.widths.max())
+    if widest > num_chars:
+        raise InputError(f"words of {num_chars} character ids are shorter than the widest filter, {widest}")
+    return num_words, num_chars
+
+
+def _bad_ids(char_ids_WK: Tensor) -> InputError:
+    found = f"{int(char_ids_WK.min())} to {int(char_ids_WK.max())}"
+    return InputError(f"character ids go from {found}; expected 0 to {NUM_CHARS}")
 
 
 def _rows(tensor: Tensor, num_rows: int, num_columns: int) -> tuple[int, int]:

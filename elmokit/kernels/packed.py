@@ -3,6 +3,7 @@
 Shapes: I character ids, E character width; G outputs, P inputs of a matrix.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -57,6 +58,32 @@ def build_char_tables(
         counts=torch.tensor([weight.shape[0] for weight, _ in convs]),
         activation=activation,
     )
+
+
+@dataclass(frozen=True)
+class ConvGradients:
+    """The gradients of what `build_char_tables` multiplied."""
+
+    char_embedding: Tensor  # (261, E)
+    weights: list[Tensor]  # (filters, E, width) each
+
+
+def conv_gradients(table_grad: Tensor, char_embedding: Tensor, weights: Sequence[Tensor]) -> ConvGradients:
+    """From the gradient of the tables back to the characters' vectors and the filters."""
+    embedding_IE = functional.pad(char_embedding.detach(), (0, 0, 1, 0))
+    embedding_grad_IE = torch.zeros_like(embedding_IE)
+    weight_grads, first = [], 0
+    for weight in weights:
+        count, _, width = weight.shape
+        num_blocks = -(-count // FILTER_BLOCK)
+        shape = num_blocks, width, len(embedding_IE), FILTER_BLOCK
+        size = math.prod(shape)
+        answers_grad_winB = table_grad[first : first + size].view(shape).permute(1, 2, 0, 3)
+        answers_grad_win = answers_grad_winB.reshape(width, len(embedding_IE), -1)[:, :, :count]
+        weight_grads.append(torch.einsum("ie,win->new", embedding_IE, answers_grad_win))
+        embedding_grad_IE += torch.einsum("win,new->ie", answers_grad_win, weight.detach())
+        first += size
+    return ConvGradients(embedding_grad_IE[1:], weight_grads)
 
 
 def quantise(weight_GP: Tensor) -> Int8Weight:

@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmokit.config import NUM_CHARS, PAD_CHAR, CharEncoderConfig
+from elmokit.kernels import Kernels
+from elmokit.model.char_pool import TablePool
+from elmokit.model.products import kernels_for
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 BUCKET = 4  # words are grouped by length in steps of this many characters
@@ -33,21 +36,21 @@ class CharEncoder(nn.Module):
     def reset_parameters(self) -> None:
         """Initialise as the original program does."""
         nn.init.uniform_(self.char_embedding, -1.0, 1.0)
-        for conv, (width, _) in zip(self.convs, self.config.filters, strict=True):
-            assert isinstance(conv, nn.Conv1d)
-            assert conv.bias is not None
+        for weight, bias in self.filters():
             if self.config.activation == "relu":
-                nn.init.uniform_(conv.weight, -0.05, 0.05)
+                nn.init.uniform_(weight, -0.05, 0.05)
             else:
-                nn.init.normal_(conv.weight, std=math.sqrt(1.0 / (width * self.config.char_dim)))
-            nn.init.zeros_(conv.bias)
+                nn.init.normal_(weight, std=math.sqrt(1.0 / (weight.shape[2] * self.config.char_dim)))
+            nn.init.zeros_(bias)
         if self.projection is not None:
             nn.init.normal_(self.projection.weight, std=math.sqrt(1.0 / self.config.num_filters))
             nn.init.zeros_(self.projection.bias)
 
     def forward(self, char_ids_WC: Tensor) -> Tensor:
         """Return the words' token vectors, (W, P)."""
-        return self.finish(self._pool(char_ids_WC))
+        kernels = kernels_for(self.char_embedding)
+        pooled_WF = self._convolve(char_ids_WC) if kernels is None else self._look_up(char_ids_WC, kernels)
+        return self.finish(pooled_WF)
 
     def finish(self, pooled_WF: Tensor) -> Tensor:
         """Return the token vectors, (W, P), of words whose characters have been pooled."""
@@ -55,7 +58,19 @@ class CharEncoder(nn.Module):
             pooled_WF = highway(pooled_WF)
         return pooled_WF if self.projection is None else self.projection(pooled_WF)
 
-    def _pool(self, char_ids_WC: Tensor) -> Tensor:
+    def filters(self) -> list[tuple[Tensor, Tensor]]:
+        """The weight and bias of every width's filters."""
+        convs = [conv for conv in self.convs if isinstance(conv, nn.Conv1d)]
+        return [(conv.weight, conv.bias) for conv in convs if conv.bias is not None]
+
+    def _look_up(self, char_ids_WC: Tensor, kernels: Kernels) -> Tensor:
+        weights, biases = zip(*self.filters(), strict=True)
+        pooled_WF: Tensor = TablePool.apply(  # type: ignore[no-untyped-call]
+            kernels, char_ids_WC.contiguous(), self.config.activation, self.char_embedding, *weights, *biases
+        )
+        return pooled_WF
+
+    def _convolve(self, char_ids_WC: Tensor) -> Tensor:
         """Every filter's strongest answer anywhere in the word, (W, F).
 
         Windows that lie wholly in a word's padding are all alike, so one of them is enough: short words

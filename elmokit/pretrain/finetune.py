@@ -14,6 +14,7 @@ Until it is done, its work is in a folder beside the output, ``OUTPUT.work``: ca
 import json
 import shutil
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,24 +91,26 @@ def finetune(
     world: World | None = None,
     report: Report | None = None,
     stop: threading.Event | None = None,
+    prepare_progress: Callable[[int], None] | None = None,
 ) -> Finetuned:
     """Tune the model of ``source`` on ``data.train`` and save it as a folder.
 
     The folder has the architecture and, if there are any, the published options of the source, so that it can be
     written back as HDF5. ``data.heldout`` is looked at as in pretraining; the model saved is always the last. When
-    ``stop`` is set it saves its work and returns; the same call goes on.
+    ``stop`` is set it saves its work and returns; the same call goes on. ``prepare_progress`` is told how many
+    characters of a text are prepared.
     """
     settings = settings or FinetuneSettings()
     world = world or World(0, 1, torch.device("cpu"))
     report, stop = report or _say_nothing, stop or threading.Event()
     output = Path(output)
-    work = output.parent / f"{output.name}.work"
+    work = work_folder(output)
     is_new = not has_softmax(source)
     _check(settings, is_new=is_new)
     if world.is_first:
         _open_work(work, output, source, settings)
     wait_for_all(world)
-    begin = _load(source, data, settings, work, world)
+    begin = _load(source, data, settings, work, world, prepare_progress)
     if is_new:
         first = _trainer(begin, settings, world, only_softmax=True)
         _run(first, work / "softmax", look=None, report=report, stop=stop)
@@ -129,6 +132,11 @@ def finetune(
     if world.is_first:
         shutil.rmtree(work)
     return Finetuned(is_finished=True, num_steps=trainer.step, before=before, after=after)
+
+
+def work_folder(output: Path) -> Path:
+    """Where the work is until it is done."""
+    return output.parent / f"{output.name}.work"
 
 
 def has_softmax(source: Source) -> bool:
@@ -156,9 +164,12 @@ def _run(trainer: Trainer, run_dir: Path, *, look: LookAtHeldOut | None, report:
 def _check(settings: FinetuneSettings, *, is_new: bool) -> None:
     """Refuse settings that would have no effect."""
     if not is_new and (settings.new_vocab is not None or settings.softmax_epochs is not None):
-        raise InputError("the model has an output layer and keeps its words; leave out new_vocab and softmax_epochs")
+        raise InputError(
+            "the model has an output layer and keeps its words; "
+            "leave out new_vocab (--vocab-size) and softmax_epochs (--softmax-epochs)"
+        )
     if is_new and settings.run_dir is not None:
-        raise InputError("the model has no output layer, so it is of no run of ours; leave out run_dir")
+        raise InputError("the model has no output layer, so it is of no run of ours; leave out run_dir (--run)")
 
 
 def _open_work(work: Path, output: Path, source: Source, settings: FinetuneSettings) -> None:
@@ -181,15 +192,22 @@ def _open_work(work: Path, output: Path, source: Source, settings: FinetuneSetti
         )
 
 
-def _load(source: Source, data: DataSettings, settings: FinetuneSettings, work: Path, world: World) -> _Begin:
+def _load(
+    source: Source,
+    data: DataSettings,
+    settings: FinetuneSettings,
+    work: Path,
+    world: World,
+    progress: Callable[[int], None] | None,
+) -> _Begin:
     if has_softmax(source):
         assert not isinstance(source, tuple)
         loaded = load_language_model(source)
-        corpus, heldout = _prepare(data, loaded.model.bilm.config, work, world)
+        corpus, heldout = _prepare(data, loaded.model.bilm.config, work, world, progress)
         model, vocab, options = loaded.model, loaded.vocab, loaded.options
     else:
         saved = load_saved(source)
-        corpus, heldout = _prepare(data, saved.config, work, world)
+        corpus, heldout = _prepare(data, saved.config, work, world, progress)
         vocab = _new_vocab(corpus, settings.new_vocab or VocabSettings())
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(settings.training.seed)
@@ -201,7 +219,9 @@ def _load(source: Source, data: DataSettings, settings: FinetuneSettings, work: 
     return _Begin(model, vocab, options, corpus, look)
 
 
-def _prepare(data: DataSettings, config: BiLMConfig, work: Path, world: World) -> tuple[Corpus, Corpus | None]:
+def _prepare(
+    data: DataSettings, config: BiLMConfig, work: Path, world: World, progress: Callable[[int], None] | None
+) -> tuple[Corpus, Corpus | None]:
     """The text and the held-out text; the first process prepares them."""
     texts = {"corpus": data.train, "heldout": data.heldout}
     if world.is_first:
@@ -214,6 +234,7 @@ def _prepare(data: DataSettings, config: BiLMConfig, work: Path, world: World) -
                     split=data.split,
                     language=data.language,
                     max_chars=config.char_encoder.max_chars,
+                    progress=progress,
                 )
     wait_for_all(world)
     return Corpus.open(work / "corpus"), Corpus.open(work / "heldout") if data.heldout else None

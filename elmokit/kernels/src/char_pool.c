@@ -57,6 +57,65 @@ static void pool_block(const float *table, const float *bias, long width, long c
     }
 }
 
+/* The window in which each filter of a block answers strongest, the first of equals. */
+INLINE void find_winners(const float *table, long width, const int64_t *ids, long num_windows, int32_t *winners) {
+    vec top[VECTORS], answer[VECTORS];
+    ivec winner[VECTORS];
+    answer_window(table, width, ids, top);
+    UNROLL for (int v = 0; v < VECTORS; v++) winner[v] = (ivec){0};
+    for (long window = 1; window < num_windows; window++) {
+        answer_window(table, width, ids + window, answer);
+        UNROLL for (int v = 0; v < VECTORS; v++) {
+            const ivec won = answer[v] > top[v];
+            top[v] = choose(won, answer[v], top[v]);
+            winner[v] = (winner[v] & ~won) | (((ivec){0} + (int32_t)window) & won);
+        }
+    }
+    memcpy(winners, winner, sizeof winner);
+}
+
+/* One block of filters for all words: add each filter's gradient to what it looked up in its strongest window. */
+static void spread_block(const float *table, long width, long count, const int64_t *char_ids, const int64_t *lengths,
+                         long num_words, long num_chars, const float *grad, long num_filters, float *table_grad) {
+    const long num_fitting = num_chars - width + 1;
+    for (long word = 0; word < num_words; word++) {
+        const long num_windows = lengths[word] + 1 < num_fitting ? lengths[word] + 1 : num_fitting;
+        const int64_t *ids = char_ids + word * num_chars;
+        int32_t winners[BLOCK];
+        find_winners(table, width, ids, num_windows, winners);
+        for (long f = 0; f < count; f++) {
+            const float share = grad[word * num_filters + f];
+            if (share == 0) continue; /* half of all answers are below zero, where relu stops the gradient */
+            const int64_t *window = ids + winners[f];
+            for (long position = 0; position < width; position++)
+                table_grad[(position * NUM_IDS + window[position]) * BLOCK + f] += share;
+        }
+    }
+}
+
+/* From the gradient of the answers before bias and activation to that of the tables, which is added to table_grad. */
+EXPORT int KERNEL(char_pool_backward)(const int64_t *char_ids, int64_t *lengths, long num_words, long num_chars,
+                                      const float *table, const int64_t *widths, const int64_t *counts,
+                                      long num_banks, const float *grad, float *table_grad) {
+    for (long at = 0; at < num_words * num_chars; at++)
+        if (char_ids[at] < 0 || char_ids[at] >= NUM_IDS) return 1;
+    for (long word = 0; word < num_words; word++)
+        lengths[word] = word_length(char_ids + word * num_chars, num_chars);
+    long num_filters = 0;
+    for (long bank = 0; bank < num_banks; bank++) num_filters += counts[bank];
+    for (long bank = 0; bank < num_banks; bank++) {
+        for (long first = 0; first < counts[bank]; first += BLOCK) {
+            const long left = counts[bank] - first, count = left < BLOCK ? left : BLOCK;
+            spread_block(table, widths[bank], count, char_ids, lengths, num_words, num_chars, grad, num_filters,
+                         table_grad);
+            table += widths[bank] * NUM_IDS * BLOCK;
+            table_grad += widths[bank] * NUM_IDS * BLOCK;
+            grad += count;
+        }
+    }
+    return 0;
+}
+
 /* lengths is room for one number a word. Returns 1, with nothing pooled, if an id has no row in the tables. */
 EXPORT int KERNEL(char_pool)(const int64_t *char_ids, int64_t *lengths, long num_words, long num_chars,
                              const float *table, const float *bias, const int64_t *widths, const int64_t *counts,

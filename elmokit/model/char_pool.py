@@ -1,0 +1,49 @@
+"""The character CNN while it learns, by table look-up.
+
+A filter's answer to a window is a sum of numbers that depend on one place and one character each. All of them are
+multiplied once a step, a few million operations whatever the text; words then look them up. Backward, each filter's
+gradient goes to what it looked up in its strongest window.
+
+Shapes: W words, C characters a word, F filters together.
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from elmokit.kernels import Kernels, build_char_tables, conv_gradients
+
+
+class TablePool(torch.autograd.Function):
+    """Every filter's strongest answer anywhere in the word, (W, F), activated."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        kernels: Kernels,
+        char_ids_WC: Tensor,
+        activation: Literal["relu", "tanh"],
+        char_embedding: Tensor,
+        *convs: Tensor,
+    ) -> Tensor:
+        """``convs`` are the filters of every width, then their biases."""
+        weights, biases = convs[: len(convs) // 2], convs[len(convs) // 2 :]
+        tables = build_char_tables(char_embedding, list(zip(weights, biases, strict=True)), activation=activation)
+        pooled_WF = kernels.char_pool(char_ids_WC, tables)
+        ctx.kernels, ctx.tables, ctx.counts = kernels, tables, [len(bias) for bias in biases]
+        ctx.save_for_backward(char_ids_WC, pooled_WF, char_embedding, *weights)
+        return pooled_WF
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, pooled_grad_WF: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of the characters' vectors, the filters and their biases."""
+        char_ids_WC, pooled_WF, char_embedding, *weights = ctx.saved_tensors
+        slope_WF = (pooled_WF > 0) if ctx.tables.activation == "relu" else 1 - pooled_WF * pooled_WF
+        answer_grad_WF = pooled_grad_WF * slope_WF
+        table_grad = ctx.kernels.char_pool_backward(char_ids_WC, ctx.tables, answer_grad_WF)
+        found = conv_gradients(table_grad, char_embedding, weights)
+        bias_grads = answer_grad_WF.sum(dim=0).split(ctx.counts)
+        return None, None, None, found.char_embedding, *found.weights, *bias_grads
