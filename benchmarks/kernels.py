@@ -73,22 +73,21 @@ def compare_cells(compiled: kernels.Kernels, num_rows: int, num_cells: int) -> N
 
 def compare_products(compiled: kernels.Kernels, num_outputs: int, num_inputs: int) -> None:
     weight_GP = torch.randn(num_outputs, num_inputs)
-    rounded = kernels.quantise(weight_GP)
-    for num_rows in (1, 2, 4, 7, 8, 32, 64, 128):
+    packed, rounded = kernels.pack_panels(weight_GP), kernels.quantise(weight_GP)
+    for num_rows in (1, 4, 8, 16, 32, 64, 128):
         inputs_bP, out_bG = torch.randn(num_rows, num_inputs), torch.zeros(num_rows, num_outputs)
         shape = f"{num_rows} x {num_inputs} x {num_outputs}"
 
         def torch_product(out_bG=out_bG, inputs_bP=inputs_bP) -> None:
             out_bG.addmm_(inputs_bP, weight_GP.t())
 
-        def few_rows(out_bG=out_bG, inputs_bP=inputs_bP) -> None:
-            compiled.add_matmul_few_rows(out_bG, inputs_bP, weight_GP)
+        def panels(out_bG=out_bG, inputs_bP=inputs_bP) -> None:
+            compiled.matmul_panels(out_bG, inputs_bP, packed, accumulate=True)
 
         def int8(out_bG=out_bG, inputs_bP=inputs_bP) -> None:
             compiled.matmul_int8(out_bG, inputs_bP, rounded, accumulate=True)
 
-        if num_rows <= kernels.MOST_FEW_ROWS:
-            report(f"few rows, {shape}", torch_product, few_rows)
+        report(f"float32 panels, {shape}", torch_product, panels)
         report(f"int8, {shape}", torch_product, int8)
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from elmokit.errors import (
         ConfigError,
         ElmokitError,
+        ElmokitWarning,
         InputError,
         MissingExtraError,
         OutputError,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     )
     from elmokit.model.bilm import BiLM
     from elmokit.model.scalar_mix import ScalarMix
+    from elmokit.pretrain.scoring import Scorer
 
 __version__ = "0.1.0"
 
@@ -31,12 +33,14 @@ __all__ = [
     "Elmo",
     "ElmoOutput",
     "ElmokitError",
+    "ElmokitWarning",
     "Embedder",
     "InputError",
     "LSTMConfig",
     "MissingExtraError",
     "OutputError",
     "ScalarMix",
+    "Scorer",
     "WeightsError",
     "__version__",
 ]
@@ -49,12 +53,14 @@ _HOMES = {
     "Elmo": "elmokit.embed.elmo",
     "ElmoOutput": "elmokit.embed.elmo",
     "ElmokitError": "elmokit.errors",
+    "ElmokitWarning": "elmokit.errors",
     "Embedder": "elmokit.embed.embedder",
     "InputError": "elmokit.errors",
     "LSTMConfig": "elmokit.config",
     "MissingExtraError": "elmokit.errors",
     "OutputError": "elmokit.errors",
     "ScalarMix": "elmokit.model.scalar_mix",
+    "Scorer": "elmokit.pretrain.scoring",
     "WeightsError": "elmokit.errors",
 }
 

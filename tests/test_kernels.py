@@ -11,11 +11,13 @@ from threading import Thread
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from elmokit import kernels
 from elmokit.config import PAD_CHAR
 from elmokit.errors import ConfigError, InputError
-from elmokit.kernels import Kernels, build_char_tables, open_library, quantise
+from elmokit.kernels import Kernels, build_char_tables, conv_gradients, open_library, pack_panels, quantise
+from elmokit.text.chars import encode_words
 
 LIBRARY = open_library()
 ISAS = ("baseline", "avx2", "avx512")
@@ -170,23 +172,37 @@ def test_an_id_outside_the_tables_is_refused(compiled: Kernels, wrong: int):
         compiled.char_pool(ids_WK, tables)
 
 
-@pytest.mark.parametrize("num_rows", range(8))
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("num_rows", [*range(14), 25])
 @pytest.mark.parametrize(("num_outputs", "num_inputs"), [(1, 1), (13, 31), (16, 64), (37, 103)])
-def test_few_rows_are_added_to_what_was_there(compiled: Kernels, num_rows: int, num_outputs: int, num_inputs: int):
-    inputs_bP, weight_GP = torch.randn(num_rows, num_inputs), torch.randn(num_outputs, num_inputs) / 10
-    wide = torch.randn(num_rows, num_outputs + 3)
-    expected, beside = (
-        wide[:, :num_outputs].double() + inputs_bP.double() @ weight_GP.double().t(),
-        wide[:, -3:].clone(),
+def test_panels_give_the_product(compiled: Kernels, num_rows: int, num_outputs: int, num_inputs: int, accumulate: bool):
+    inputs_bP, weight_GP = (
+        torch.randn(num_rows, num_inputs + 2)[:, :num_inputs],
+        torch.randn(num_outputs, num_inputs) / 10,
     )
-    compiled.add_matmul_few_rows(wide[:, :num_outputs], inputs_bP, weight_GP)
-    near(wide[:, :num_outputs], expected, tolerance=2e-6)
+    wide = torch.randn(num_rows, num_outputs + 3)
+    before, beside = wide[:, :num_outputs].double() * accumulate, wide[:, -3:].clone()
+    compiled.matmul_panels(wide[:, :num_outputs], inputs_bP, pack_panels(weight_GP), accumulate=accumulate)
+    near(wide[:, :num_outputs], before + inputs_bP.double() @ weight_GP.double().t(), tolerance=2e-6)
     assert torch.equal(wide[:, -3:], beside)
 
 
-def test_eight_rows_are_not_few(compiled: Kernels):
-    with pytest.raises(InputError, match="8 rows; expected at most 7"):
-        compiled.add_matmul_few_rows(torch.zeros(8, 4), torch.zeros(8, 4), torch.zeros(4, 4))
+@pytest.mark.parametrize(("activation", "counts"), [("relu", (40, 3)), ("tanh", (5, 32))])
+def test_char_gradients_equal_those_of_convolutions(compiled: Kernels, activation: str, counts: tuple[int, int]):
+    """From the strongest answers back to filters and characters; the words have repeated letters, so there are ties."""
+    embedding = torch.randn(261, 5, requires_grad=True)
+    weights = [torch.randn(counts[0], 5, 1, requires_grad=True), torch.randn(counts[1], 5, 4, requires_grad=True)]
+    tables = build_char_tables(
+        embedding, [(weight, torch.zeros(len(weight))) for weight in weights], activation=activation
+    )
+    ids_WK = torch.from_numpy(encode_words(["aa", "banana", "", "abcabcabcabc"], max_chars=9).char_ids_WC)
+    grad_WF = torch.randn(4, sum(counts))
+    found = conv_gradients(compiled.char_pool_backward(ids_WK, tables, grad_WF), embedding, weights)
+    chars = functional.embedding(ids_WK, functional.pad(embedding, (0, 0, 1, 0))).transpose(1, 2)
+    answers_WF = torch.cat([functional.conv1d(chars, weight).amax(dim=2) for weight in weights], dim=1)
+    wanted = torch.autograd.grad(answers_WF, [embedding, *weights], grad_WF)
+    for left, right in zip([found.char_embedding, *found.weights], wanted, strict=True):
+        near(left, right, tolerance=1e-5)
 
 
 INT8_SHAPES = [(0, 16, 8), (1, 1, 1), (3, 17, 31), (4, 16, 512), (6, 33, 513), (65, 40, 1100)]
@@ -234,12 +250,12 @@ def test_int8_rows_of_zeros_and_nan_harm_no_other_row(compiled: Kernels):
 
 
 def test_a_wrong_shape_type_or_layout_never_reaches_the_kernel(compiled: Kernels):
-    good, weight = torch.zeros(2, 4), torch.zeros(3, 4)
+    good, weight = torch.zeros(2, 4), pack_panels(torch.zeros(3, 4))
     for out, inputs in [(torch.zeros(2, 4), good), (torch.zeros(2, 3).double(), good), (torch.zeros(3, 2).t(), good)]:
         with pytest.raises(InputError):
-            compiled.add_matmul_few_rows(out, inputs, weight)
+            compiled.matmul_panels(out, inputs, weight, accumulate=False)
     with pytest.raises(InputError, match="contiguous"):
-        compiled.add_matmul_few_rows(torch.zeros(2, 3), torch.zeros(2, 8)[:, :4], weight)
+        compiled.matmul_panels(torch.zeros(2, 3), torch.zeros(4, 2).t(), weight, accumulate=False)
 
 
 def test_two_threads_get_what_one_gets(compiled: Kernels):

@@ -89,7 +89,7 @@ def test_a_run_that_was_stopped_twice_ends_with_the_bits_and_the_log_of_one_that
 def test_a_damaged_newest_checkpoint_costs_steps_but_no_bit(tmp_path: Path) -> None:
     recipe = toy_recipe(steps=25)
     unbroken = run(tmp_path / "unbroken", recipe)
-    run(tmp_path / "broken", recipe, stop_at=18)
+    run(tmp_path / "broken", recipe, stop_at=20)  # has logged step 20, which will be done again
     newest = checkpoints(tmp_path / "broken" / CHECKPOINTS)[-1]
     (newest / "state.safetensors").write_bytes((newest / "state.safetensors").read_bytes()[:-9])
     plans: list[RunPlan] = []
@@ -102,12 +102,13 @@ def test_a_damaged_newest_checkpoint_costs_steps_but_no_bit(tmp_path: Path) -> N
     assert log(tmp_path / "broken") == log(tmp_path / "unbroken")
 
 
-def test_a_line_of_the_log_that_a_crash_cut_short_is_dropped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [lambda log: log + '{"kind": "LogLine", "step": 2', lambda log: log[:-1]])
+def test_a_log_that_a_crash_cut_short_is_mended(tmp_path: Path, damage: Callable[[str], str]) -> None:
     recipe = toy_recipe(steps=25)
     run(tmp_path / "unbroken", recipe)
     run(tmp_path / "broken", recipe, stop_at=22)
-    with (tmp_path / "broken" / LOG).open("a") as file:
-        file.write('{"kind": "LogLine", "step": 2')
+    path = tmp_path / "broken" / LOG
+    path.write_text(damage(path.read_text("utf-8")), "utf-8")
     run(tmp_path / "broken", recipe)
     assert log(tmp_path / "broken") == log(tmp_path / "unbroken")
 

@@ -27,7 +27,8 @@ Examples
   elmokit finetune my-model domain.txt -o tuned --heldout domain-dev.txt
   elmokit finetune options.json weights.hdf5 "domain/*.txt" -o tuned
 
-A published model has no output layer. A new one is learned first, for the words of the text, with the biLM frozen; then all is learned together.
+A published model has no output layer. One is learned first, for the words of the text, with the biLM frozen;
+then all is learned together.
 
 Ctrl-C finishes the step, saves and ends; the same command goes on from there. A second Ctrl-C ends at once."""
 
@@ -50,9 +51,11 @@ def finetune(
     tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
     split: Annotated[bool, typer.Option("--split", help="Lines are paragraphs; split them into sentences.")] = False,
     language: Annotated[str, typer.Option(help="Whose rules split raw text into tokens.")] = "en",
-    run: Annotated[
+    run_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The model's pretraining run: Adagrad goes on from its last checkpoint."),
+        typer.Option(
+            "--run-dir", metavar="DIR", help="The model's pretraining run: Adagrad goes on from its last checkpoint."
+        ),
     ] = None,
     softmax_epochs: Annotated[
         float | None, typer.Option(metavar="N", help="How long a new output layer is learned alone.  [default: 1]")
@@ -62,7 +65,7 @@ def finetune(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the model in OUT.")] = False,
 ) -> None:
-    """Go on learning a model on the text of a domain, without labels."""
+    """Go on learning a model on text of a domain."""
     source, files = _split_model(model, files)
     _check_output(output, force=force)
     from elmokit.config import parse_config
@@ -76,7 +79,7 @@ def finetune(
         "training": {"epochs": epochs, "num_rows": rows, "learning_rate": learning_rate},
         "softmax_epochs": softmax_epochs,
         "new_vocab": None if vocab_size is None else {"max_size": vocab_size},
-        "run_dir": run,
+        "run_dir": run_dir,
     }
     _tune(source, data, output, parse_config(FinetuneSettings, asked, source="finetune"))
 
@@ -88,13 +91,12 @@ def _tune(source: "Source", data: "DataSettings", output: Path, settings: "Finet
     from elmokit.pretrain.recipe import Recipe
 
     stop = threading.Event()
-    stages = [] if has_softmax(source) else ["the new output layer alone"]
     with (
         run_shown(Recipe(training=settings.training)) as shown,
         stop_by_signal(stop) as begin_to_listen,
         join_world() as world,
     ):
-        report = _reporter(shown, stages, rows=settings.training.num_rows)
+        report = _reporter(shown, has_softmax=has_softmax(source), rows=settings.training.num_rows)
 
         def hear(entry: "RunPlan | LogLine | HeldOut") -> None:
             begin_to_listen()
@@ -115,7 +117,7 @@ def _tune(source: "Source", data: "DataSettings", output: Path, settings: "Finet
         raise KeyboardInterrupt(f"the work is saved in {work_folder(output)}, the same command goes on from there")
     if is_first_process():
         _print_change(found)
-        say(f"tuned in {found.num_steps:,} steps; the model is in {output}")
+        say(f"tuned in {_steps(found.num_steps)}; the model is in {output}")
 
 
 def _split_model(model: str, files: list[str]) -> "tuple[Source, list[str]]":
@@ -135,22 +137,28 @@ def _check_output(output: Path, *, force: bool) -> None:
         raise OutputError(f"{output}: is a folder with files in it; name another, or replace the model in it (--force)")
 
 
-def _reporter(shown: RunDisplay, stages: list[str], *, rows: int) -> "Report":
-    """Say of each run what it learns, before the display tells of it."""
+def _reporter(shown: RunDisplay, *, has_softmax: bool, rows: int) -> "Report":
+    """Say also what each run learns: where the output layer is new there are two."""
     from elmokit.pretrain.run import RunPlan
 
-    has_stages, left = bool(stages), [*stages, "everything together"]
+    runs = iter(["everything"] if has_softmax else ["the new output layer alone", "everything together"])
 
     def report(entry: "RunPlan | LogLine | HeldOut") -> None:
-        if isinstance(entry, RunPlan):
-            stage = left.pop(0)
-            if has_stages:
-                say(f"learning {stage}")
+        if not isinstance(entry, RunPlan):
+            shown.report(entry)
+            return
+        learned = next(runs)
+        if not has_softmax:
+            say(f"learning {learned}")
         shown.report(entry)
-        if isinstance(entry, RunPlan) and not left and entry.num_steps is not None and entry.num_steps < FEW_STEPS:
-            say(f"the text makes {entry.num_steps:,} steps of {rows} rows; fewer --rows or more --epochs make more")
+        if learned.startswith("everything") and entry.num_steps is not None and entry.num_steps < FEW_STEPS:
+            say(f"only {_steps(entry.num_steps)} of {rows} rows; fewer --rows or more --epochs make more")
 
     return report
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count:,} steps"
 
 
 def _print_change(found: "Finetuned") -> None:

@@ -208,7 +208,7 @@ def _append_offsets(work: Unfinished, file: BinaryIO) -> None:
 
 
 def _finish_hdf5(work: Unfinished) -> Path:
-    import h5py  # type: ignore[import-untyped]
+    import h5py
 
     path = work.folder / "finished.hdf5"
     with h5py.File(path, "w") as file:

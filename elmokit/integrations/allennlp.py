@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
-import h5py  # type: ignore[import-untyped]
+import h5py
 import numpy as np
 import torch
 from torch import Tensor, nn

@@ -25,29 +25,31 @@ from elmokit.kernels.packed import (
     CharTables,
     ConvGradients,
     Int8Weight,
+    PanelWeight,
     build_char_tables,
     conv_gradients,
+    pack_panels,
     quantise,
     round_to_int8,
 )
 
 __all__ = [
-    "MOST_FEW_ROWS",
     "CharTables",
     "ConvGradients",
     "Int8Weight",
     "Kernels",
+    "PanelWeight",
     "available",
     "build_char_tables",
     "conv_gradients",
     "load",
+    "pack_panels",
     "quantise",
     "round_to_int8",
 ]
 
-MOST_FEW_ROWS = 7  # from eight rows on torch's own product is faster
-INTERFACE_VERSION = 2  # of isa.c
-PANEL = 64  # of int8.c
+INTERFACE_VERSION = 3  # of isa.c
+INT8_ROWS = 64  # PANEL in int8.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
 _ARGUMENTS: dict[str, list[Any]] = {
@@ -55,7 +57,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "cell_backward": [*[_POINTER] * 2, _LONG, *[_POINTER] * 4, *[_LONG] * 3, _FLOAT],
     "char_pool": [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 4, _LONG, _POINTER, _INT],
     "char_pool_backward": [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 3, _LONG, *[_POINTER] * 2],
-    "add_matmul_few_rows": [*[_POINTER] * 3, *[_LONG] * 4],
+    "matmul_panels": [_POINTER, _LONG, *[_POINTER] * 2, *[_LONG] * 4, _INT],
     "matmul_int8": [_POINTER, _LONG, *[_POINTER] * 4, *[_LONG] * 4, _INT],
 }
 
@@ -168,27 +170,23 @@ class Kernels:
             raise _bad_ids(char_ids_WK)
         return table_grad
 
-    def add_matmul_few_rows(self, out_bG: Tensor, inputs_bP: Tensor, weight_GP: Tensor) -> None:
-        """Add ``inputs . weight^T`` to ``out_bG``, for at most MOST_FEW_ROWS rows."""
-        num_rows, num_inputs = inputs_bP.shape
-        num_outputs = weight_GP.shape[0]
-        if num_rows > MOST_FEW_ROWS:
-            raise InputError(f"{num_rows} rows; expected at most {MOST_FEW_ROWS}, use torch.addmm for more")
-        out, out_stride = _rows(out_bG, num_rows, num_outputs)
-        self._functions["add_matmul_few_rows"](
-            _whole(inputs_bP, num_rows, num_inputs),
-            _whole(weight_GP, num_outputs, num_inputs),
-            out,
-            out_stride,
+    def matmul_panels(self, out_bG: Tensor, inputs_bP: Tensor, weight: PanelWeight, *, accumulate: bool) -> None:
+        """Write ``inputs . weight^T`` to ``out_bG``, or add it."""
+        num_rows = inputs_bP.shape[0]
+        self._functions["matmul_panels"](
+            *_rows(inputs_bP, num_rows, weight.num_inputs),
+            weight.panels.data_ptr(),
+            *_rows(out_bG, num_rows, weight.num_outputs),
             num_rows,
-            num_inputs,
-            num_outputs,
+            weight.num_inputs,
+            weight.num_outputs,
+            accumulate,
         )
 
     def matmul_int8(self, out_bG: Tensor, inputs_bP: Tensor, weight: Int8Weight, *, accumulate: bool) -> None:
         """Write ``inputs . weight^T`` to ``out_bG``, or add it."""
         num_rows = inputs_bP.shape[0]
-        room = torch.empty(min(num_rows, PANEL) * SLICE, dtype=torch.int16)
+        room = torch.empty(min(num_rows, INT8_ROWS) * SLICE, dtype=torch.int16)
         self._functions["matmul_int8"](
             *_rows(inputs_bP, num_rows, weight.num_inputs),
             weight.packed.data_ptr(),

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 FILTER_BLOCK = 32  # BLOCK in char_pool.c
+PANEL = 16  # of panels.c
 SLICE, TILE = 512, 16  # of int8.c
 LARGEST_BYTE = 127
 
@@ -26,6 +27,15 @@ class CharTables:
     widths: Tensor
     counts: Tensor  # filters of each width
     activation: Literal["relu", "tanh"]
+
+
+@dataclass(frozen=True)
+class PanelWeight:
+    """A matrix (G, P) in panels of PANEL outputs."""
+
+    panels: Tensor  # (panels, P, PANEL)
+    num_outputs: int
+    num_inputs: int
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,14 @@ def conv_gradients(table_grad: Tensor, char_embedding: Tensor, weights: Sequence
         embedding_grad_IE += torch.einsum("win,new->ie", answers_grad_win, weight.detach())
         first += size
     return ConvGradients(embedding_grad_IE[1:], weight_grads)
+
+
+def pack_panels(weight_GP: Tensor) -> PanelWeight:
+    """Lay a matrix out so that a product reads it from beginning to end."""
+    num_outputs, num_inputs = weight_GP.shape
+    weight_GP = functional.pad(weight_GP.detach(), (0, 0, 0, -num_outputs % PANEL))
+    panels = weight_GP.unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
+    return PanelWeight(panels, num_outputs, num_inputs)
 
 
 def quantise(weight_GP: Tensor) -> Int8Weight:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
-from elmokit.model.products import FloatProduct, Product, kernels_for, rounded_product
+from elmokit.model.products import Product, exact_product, kernels_for, rounded_product
 
 FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
 Drop = Callable[[Tensor], Tensor]
@@ -99,7 +99,8 @@ class LSTMLayer(nn.Module):
         self.recurrent_weight = nn.Parameter(torch.empty(num_gates, config.proj_dim))
         self.bias = nn.Parameter(torch.empty(num_gates))
         self.projection = nn.Parameter(torch.empty(config.proj_dim, config.cell_dim)) if config.has_projection else None
-        self._rounded: _Products | None = None
+        self._round = False
+        self._ready: _Ready | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -113,25 +114,34 @@ class LSTMLayer(nn.Module):
             nn.init.xavier_uniform_(self.projection)
 
     def round_weights(self) -> None:
-        """From now on, run with the weights as they are now in eight bits, wherever no gradient is asked for."""
-        self._rounded = _Products.of(rounded_product, self.input_weight, self.recurrent_weight, self.projection)
+        """From now on, run with the weights in eight bits wherever no gradient is asked for."""
+        self._round, self._ready = True, None
 
     def forward(
         self, inputs_NP: Tensor, batch_sizes: Sequence[int], hidden_BP: Tensor, cell_BC: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return outputs (N, P), and the hidden (B, P) and cell (B, C) state in which every row ended."""
-        weights = (self.input_weight, self.recurrent_weight, self.bias, self.projection)
         rows = _Rows(batch_sizes, hidden_BP, cell_BC)
         clips = _Clips(self.cell_clip, self.proj_clip)
         if torch.is_grad_enabled() and (inputs_NP.requires_grad or self.bias.requires_grad):
+            weights = (self.input_weight, self.recurrent_weight, self.bias, self.projection)
             outputs: tuple[Tensor, Tensor, Tensor] = _TrainableLSTM.apply(  # type: ignore[no-untyped-call]
                 inputs_NP, *weights, rows, clips
             )
             return outputs
-        products = self._rounded or _Products.of(
-            FloatProduct, self.input_weight, self.recurrent_weight, self.projection
-        )
-        return _run(inputs_NP, products, self.bias, rows, clips)
+        return _run(inputs_NP, self._products(), self.bias, rows, clips)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or pickled: not the weights' copies that are made ready for this machine."""
+        return self.__dict__ | {"_ready": None}
+
+    def _products(self) -> "_Products":
+        """The products, made ready at first use and again whenever a weight has changed."""
+        weights = (self.input_weight, self.recurrent_weight, self.projection)
+        versions = tuple((weight.data_ptr(), weight._version) for weight in weights if weight is not None)
+        if self._ready is None or self._ready.versions != versions:
+            self._ready = _Ready(_Products.of(rounded_product if self._round else exact_product, *weights), versions)
+        return self._ready.products
 
 
 @dataclass(frozen=True)
@@ -160,6 +170,12 @@ class _Products:
         return cls(kind(inputs), kind(recurrent), None if projection is None else kind(projection))
 
 
+@dataclass(frozen=True)
+class _Ready:
+    products: _Products
+    versions: tuple[tuple[int, int], ...]  # of the weights that they were made of
+
+
 def _run(
     inputs_NP: Tensor, products: _Products, bias_G: Tensor, rows: _Rows, clips: _Clips
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -168,17 +184,17 @@ def _run(
     hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC.clone()
     outputs_NP = inputs_NP.new_empty(inputs_NP.shape[0], hidden_BP.shape[1])
     for first, sizes in _chunks(rows.batch_sizes, bytes_a_row=4 * bias_G.shape[0]):
-        gates_NG = products.inputs(inputs_NP[first : first + sum(sizes)]).add_(bias_G)
+        num_positions = sum(sizes)
+        gates_NG = bias_G.repeat(num_positions, 1)
+        products.inputs.add_to(gates_NG, inputs_NP[first : first + num_positions])
         offset = 0
         for size in sizes:
             gates_bG = gates_NG[offset : offset + size]
             cell_bC = cell_BC[:size]
             products.recurrent.add_to(gates_bG, hidden_BP[:size])
             squashed_bC = _advance_cell(gates_bG, cell_bC, cell_bC, clips.cell, keep_gates=False)
-            hidden_bP = squashed_bC if products.projection is None else products.projection(squashed_bC)
-            if clips.projection is not None:
-                hidden_bP.clamp_(-clips.projection, clips.projection)
-            outputs_NP[first + offset : first + offset + size] = hidden_bP
+            hidden_bP = outputs_NP[first + offset : first + offset + size]
+            _project(squashed_bC, products.projection, hidden_bP, clips.projection)
             hidden_BP[:size] = hidden_bP
             offset += size
     return outputs_NP, hidden_BP, cell_BC
@@ -201,22 +217,22 @@ class _TrainableLSTM(torch.autograd.Function):
         rows: _Rows,
         clips: _Clips,
     ) -> tuple[Tensor, Tensor, Tensor]:
+        products = _Products.of(exact_product, input_weight_GP, recurrent_weight_GP, projection_PC)
         hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC
-        gates_NG = torch.addmm(_with_forget_bias(bias_G), inputs_NP, input_weight_GP.t())
+        gates_NG = _with_forget_bias(bias_G).repeat(len(inputs_NP), 1)
+        products.inputs.add_to(gates_NG, inputs_NP)
         cells_NC = gates_NG.new_empty(gates_NG.shape[0], cell_BC.shape[1])
         squashed_NC = torch.empty_like(cells_NC)
         outputs_NP = gates_NG.new_empty(gates_NG.shape[0], hidden_BP.shape[1])
         before_bC = cell_BC
         for step in _steps(rows.batch_sizes):
             size = step.stop - step.start
-            gates_NG[step].addmm_(hidden_BP[:size], recurrent_weight_GP.t())
-            squashed_bC = _advance_cell(gates_NG[step], before_bC[:size], cells_NC[step], clips.cell, keep_gates=True)
-            squashed_NC[step] = squashed_bC
-            hidden_bP = squashed_bC if projection_PC is None else squashed_bC @ projection_PC.t()
-            if clips.projection is not None:
-                hidden_bP = hidden_bP.clamp(-clips.projection, clips.projection)
-            outputs_NP[step] = hidden_bP
-            hidden_BP[:size] = hidden_bP
+            products.recurrent.add_to(gates_NG[step], hidden_BP[:size])
+            squashed_NC[step] = _advance_cell(
+                gates_NG[step], before_bC[:size], cells_NC[step], clips.cell, keep_gates=True
+            )
+            _project(squashed_NC[step], products.projection, outputs_NP[step], clips.projection)
+            hidden_BP[:size] = outputs_NP[step]
             before_bC = cells_NC[step]
         final_cell_BC = cell_BC.clone()
         for step in _steps(rows.batch_sizes):  # rows that end early keep the cell of their own last step
@@ -240,17 +256,22 @@ class _TrainableLSTM(torch.autograd.Function):
         hidden_grad_BP = torch.zeros_like(rows.hidden_BP)
         cell_grad_BC = torch.zeros_like(rows.cell_BC)
         steps = list(_steps(rows.batch_sizes))
+        through_recurrence = exact_product(recurrent_weight_GP.t())
+        through_projection = None if projection_PC is None else exact_product(projection_PC.t())
         for index in reversed(range(len(steps))):
             step = steps[index]
             size = step.stop - step.start
             before_bC = cells_NC[steps[index - 1]][:size] if index else rows.cell_BC[:size]
             grad_bP = torch.add(outputs_grad_NP[step], hidden_grad_BP[:size], out=projected_grad_NP[step])
             _stop_at_clip(grad_bP, outputs_NP[step], clips.projection)
-            grad_bC = grad_bP if projection_PC is None else grad_bP @ projection_PC
+            grad_bC = grad_bP
+            if through_projection is not None:
+                grad_bC = torch.empty_like(cells_NC[step])
+                through_projection.write_to(grad_bC, grad_bP)
             _cell_backward(
                 grad_bC, gates_NG[step], cells_NC[step], before_bC, cell_grad_BC[:size], gates_grad_NG[step], clips.cell
             )
-            torch.mm(gates_grad_NG[step], recurrent_weight_GP, out=hidden_grad_BP[:size])
+            through_recurrence.write_to(hidden_grad_BP[:size], gates_grad_NG[step])
         needs_input, needs_weights = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
         inputs_grad = gates_grad_NG @ input_weight_GP if needs_input else None
         if not needs_weights:
@@ -292,6 +313,16 @@ def _advance_cell(
     if clip is not None:
         after_bC.clamp_(-clip, clip)
     return after_bC.tanh().mul_(let_out)
+
+
+def _project(squashed_bC: Tensor, projection: Product | None, hidden_bP: Tensor, clip: float | None) -> None:
+    """Write what a layer puts out into ``hidden_bP``."""
+    if projection is None:
+        hidden_bP.copy_(squashed_bC)
+    else:
+        projection.write_to(hidden_bP, squashed_bC)
+    if clip is not None:
+        hidden_bP.clamp_(-clip, clip)
 
 
 def _cell_backward(

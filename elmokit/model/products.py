@@ -1,4 +1,4 @@
-"""An LSTM's matrix products when nothing is learned: with float32 weights, or with eight-bit ones.
+"""An LSTM's matrix products: by torch, or by the compiled kernels with float32 or eight-bit weights.
 
 Shapes: b rows, P inputs, G outputs.
 """
@@ -8,41 +8,48 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from elmokit.kernels import MOST_FEW_ROWS, Kernels, load, quantise, round_to_int8
+from elmokit.kernels import Kernels, load, pack_panels, quantise, round_to_int8
 
 
 class Product(Protocol):
-    """A matrix that inputs are multiplied with."""
+    """A matrix (G, P) that rows are multiplied with."""
+
+    def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
+        """Put the product in place of what is there."""
 
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
         """Add the product to what is there."""
 
-    def __call__(self, inputs_bP: Tensor) -> Tensor:
-        """Return the product, (b, G)."""
 
-
-class FloatProduct:
-    """The weights as they are."""
+class TorchProduct:
+    """The weights as they are, multiplied by torch."""
 
     def __init__(self, weight_GP: Tensor) -> None:
-        self.weight_GP = weight_GP
+        self.weight_GP = weight_GP.detach()
+
+    def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
+        """Put the product in place of what is there."""
+        torch.mm(inputs_bP, self.weight_GP.t(), out=out_bG)
 
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
         """Add the product to what is there."""
-        kernels = kernels_for(out_bG) if len(inputs_bP) <= MOST_FEW_ROWS else None
-        if kernels is None:
-            out_bG.addmm_(inputs_bP, self.weight_GP.t())
-        else:
-            kernels.add_matmul_few_rows(out_bG, inputs_bP, self.weight_GP)
+        out_bG.addmm_(inputs_bP, self.weight_GP.t())
 
-    def __call__(self, inputs_bP: Tensor) -> Tensor:
-        """Return the product, (b, G)."""
-        kernels = kernels_for(inputs_bP) if len(inputs_bP) <= MOST_FEW_ROWS else None
-        if kernels is None:
-            return inputs_bP @ self.weight_GP.t()
-        out_bG = inputs_bP.new_zeros(len(inputs_bP), len(self.weight_GP))
-        kernels.add_matmul_few_rows(out_bG, inputs_bP, self.weight_GP)
-        return out_bG
+
+class PanelProduct:
+    """The weights laid out for the kernel: a copy, so it does not follow when they change."""
+
+    def __init__(self, weight_GP: Tensor, kernels: Kernels) -> None:
+        self.weight = pack_panels(weight_GP)
+        self.kernels = kernels
+
+    def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
+        """Put the product in place of what is there."""
+        self.kernels.matmul_panels(out_bG, inputs_bP, self.weight, accumulate=False)
+
+    def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
+        """Add the product to what is there."""
+        self.kernels.matmul_panels(out_bG, inputs_bP, self.weight, accumulate=True)
 
 
 class Int8Product:
@@ -52,21 +59,25 @@ class Int8Product:
         self.weight = quantise(weight_GP)
         self.kernels = kernels
 
+    def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
+        """Put the product in place of what is there."""
+        self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=False)
+
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
         """Add the product to what is there."""
         self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=True)
 
-    def __call__(self, inputs_bP: Tensor) -> Tensor:
-        """Return the product, (b, G)."""
-        out_bG = torch.empty(len(inputs_bP), self.weight.num_outputs)
-        self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=False)
-        return out_bG
+
+def exact_product(weight_GP: Tensor) -> Product:
+    """The fastest product with the weights as they are now."""
+    kernels = kernels_for(weight_GP)
+    return TorchProduct(weight_GP) if kernels is None else PanelProduct(weight_GP, kernels)
 
 
 def rounded_product(weight_GP: Tensor) -> Product:
-    """A product with the weights in eight bits. Without kernels it is as exact and no faster than float32."""
+    """A product with the weights in eight bits. Without kernels it is no faster than an exact one."""
     kernels = kernels_for(weight_GP)
-    return FloatProduct(round_to_int8(weight_GP)) if kernels is None else Int8Product(weight_GP, kernels)
+    return TorchProduct(round_to_int8(weight_GP)) if kernels is None else Int8Product(weight_GP, kernels)
 
 
 def kernels_for(tensor: Tensor) -> Kernels | None:

@@ -169,7 +169,7 @@ def _check(settings: FinetuneSettings, *, is_new: bool) -> None:
             "leave out new_vocab (--vocab-size) and softmax_epochs (--softmax-epochs)"
         )
     if is_new and settings.run_dir is not None:
-        raise InputError("the model has no output layer, so it is of no run of ours; leave out run_dir (--run)")
+        raise InputError("the model has no output layer, so it is of no run of ours; leave out run_dir (--run-dir)")
 
 
 def _open_work(work: Path, output: Path, source: Source, settings: FinetuneSettings) -> None:

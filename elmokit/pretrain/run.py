@@ -123,9 +123,9 @@ class RunLog:
     def __init__(self, path: Path, *, from_step: int, writes: bool) -> None:
         self.path, self.writes = path, writes
         if writes and path.exists():
-            lines = path.read_text("utf-8").splitlines(keepends=True)
+            lines = path.read_text("utf-8").splitlines()
             with atomic_file(path) as new:
-                new.write_text("".join(line for line in lines if _step_of(line) <= from_step), "utf-8")
+                new.write_text("".join(f"{line}\n" for line in lines if _step_of(line) <= from_step), "utf-8")
 
     def write(self, entry: LogLine | HeldOut) -> None:
         """Add an entry."""
@@ -191,6 +191,6 @@ def _summary(trainer: Trainer, steps: list[tuple[StepLoss, float]], clock: float
 def _step_of(line: str) -> int:
     """The step that a line tells of; beyond all steps for one that a crash cut short."""
     try:
-        return int(json.loads(line)["step"]) if line.endswith("\n") else 2**63
+        return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
         return 2**63

@@ -140,9 +140,7 @@ def _word_before(text: str, start: int, stop: int) -> str:
 
 @cache
 def _languages() -> frozenset[str]:
-    from sacremoses.corpus import NonbreakingPrefixes  # type: ignore[import-untyped]
-
-    # The tokeniser itself knows two languages more than its lists of abbreviations.
+    from sacremoses.corpus import NonbreakingPrefixes  # The tokeniser itself knows two languages more than its lists of abbreviations.
     return frozenset(NonbreakingPrefixes().available_langs.values()) | {"ja", "ko"}
 
 
@@ -156,7 +154,7 @@ def _check_language(language: str) -> None:
 def _moses(language: str) -> Any:
     _check_language(language)
     # Imported late: it takes a third of a second, and tokenised input has no need of it.
-    from sacremoses import MosesTokenizer  # type: ignore[import-untyped]
+    from sacremoses import MosesTokenizer
 
     moses = MosesTokenizer(lang=language)
     # The same answers as its own methods, which build sets of 100,000 characters at every call.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 from pathlib import Path
 
-import h5py  # type: ignore[import-untyped]
+import h5py
 import numpy as np
 from h5py import h5d, h5l, h5o, h5t, h5z
 from numpy.typing import NDArray

@@ -67,7 +67,8 @@ INLINE vec smaller(vec a, vec b) { return choose(a < b, a, b); }
 INLINE vec larger(vec a, vec b) { return choose(a > b, a, b); }
 #endif
 
-INLINE vec everywhere(float value) { return (vec){0} + value; }
+/* Less zero, not plus zero: that would make a sum of it, since -0 + 0 is not -0. */
+INLINE vec everywhere(float value) { return value - (vec){0}; }
 
 typedef float quad __attribute__((vector_size(16)));
 
