@@ -16,7 +16,11 @@ from elmokit import BiLM, BiLMConfig, CharEncoderConfig, Embedder, LSTMConfig
 from elmokit.weights.bilm_tf import write_bilm_tf
 from elmokit.weights.saved import SavedBiLM
 
-SENTENCES = ["The bank closed its doors early.", "They sat on the bank of the river.", "The bank closed its doors early."]
+SENTENCES = [
+    "The bank closed its doors early.",
+    "They sat on the bank of the river.",
+    "The bank closed its doors early.",
+]
 WORD = "bank"
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elmokit.errors import OutputError
 from elmokit.atomic import atomic_file, atomic_folder
+from elmokit.errors import OutputError
 
 not_root = pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write anywhere")
 

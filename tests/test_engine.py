@@ -17,6 +17,7 @@ from published import PublishedModel, make_published
 
 from elmokit.embed.embedder import Embedder
 from elmokit.errors import InputError
+from elmokit.kernels import available
 from elmokit.text.chars import pad_sentences
 from elmokit.text.tokens import tokenize
 from elmokit.weights.source import build_bilm, load_saved
@@ -131,3 +132,17 @@ for precision, tolerance in (("fp32", 1e-5), ("int8", 1e-3)):
 def test_other_precisions_are_refused(published_model: PublishedModel) -> None:
     with pytest.raises(InputError, match="precision 'int4'"):
         Embedder.from_pretrained(published_model.pair, precision="int4")
+
+
+@pytest.mark.skipif(not available(), reason="torch alone may round a word otherwise beside other words")
+def test_a_word_is_the_same_to_the_last_bit_beside_any_words(published_model: PublishedModel) -> None:
+    """Else a job that goes on after a break, with an empty cache, would not end with the same bytes."""
+    embedder = Embedder.from_pretrained(published_model.pair)
+    words = [f"word{number}" * (number % 5) for number in range(60)]
+    expected = {word: embedder.embed_layers([[word]])[0][0] for word in words}
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        embedder.forget_words()
+        text = [words[index] for index in draw.permutation(60)[: draw.integers(1, 60)]]
+        for word, vector in zip(text, embedder.embed_layers([text])[0][0], strict=True):
+            np.testing.assert_array_equal(vector, expected[word][0])

@@ -188,7 +188,7 @@ def test_other_files_in_the_folder_are_left_alone(folder: Path, saved: SavedBiLM
         ({"version": "new"}, "version = 'new'"),
         ({"format": "other"}, r"format is 'other'; expected 'elmokit\.bilm'"),
         ({"bilm": {"lstm": {"cell_dim": 0}}}, r"bilm\.lstm\.cell_dim = 0"),
-        ({"surprise": 1}, "surprise = 1"),
+        ({"surprise": 1}, "surprise: there is no such key"),
         ({"options": {}}, "no char_cnn"),
     ],
 )

@@ -228,11 +228,11 @@ def _windows_by_tokens(sentences: Iterable[Sequence[str]]) -> Iterator[list[Sequ
     window: list[Sequence[str]] = []
     num_tokens = 0
     for sentence in sentences:
-        if window and (len(window) == WINDOW or num_tokens + len(sentence) > WINDOW_TOKENS):
-            yield window
-            window, num_tokens = [], 0
         window.append(sentence)
         num_tokens += len(sentence)
+        if len(window) == WINDOW or num_tokens >= WINDOW_TOKENS:
+            yield window
+            window, num_tokens = [], 0
     if window:
         yield window
 

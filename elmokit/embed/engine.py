@@ -21,6 +21,8 @@ from elmokit.model.bilm import BiLM, BiLMState, RaggedLayers
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
 
 Precision = Literal["fp32", "int8"]
+WORTH_TWO_THREADS = 16  # words
+WORDS_IN_STEP = 16
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,24 @@ class Engine:
         return EngineRun(self.bilm.run(tokens_NP, lengths, start, executor=self._executor), lengths)
 
     def _encode(self, words: list[str]) -> Tensor:
-        encoded = encode_words(words, max_chars=self.bilm.config.char_encoder.max_chars)
+        if self._executor is None or len(words) < WORTH_TWO_THREADS:
+            return self._encode_part(words)
+        middle = len(words) // 2
+        return torch.cat(list(self._executor.map(self._encode_part, (words[:middle], words[middle:]))))
+
+    @torch.inference_mode()
+    def _encode_part(self, words: list[str]) -> Tensor:
+        # Filled up, so that torch squashes every word's values in whole registers: what is left over at the end is
+        # rounded in another way, and a word must not depend on its place.
+        filled = [*words, *[""] * (-len(words) % WORDS_IN_STEP)]
+        encoded = encode_words(filled, max_chars=self.bilm.config.char_encoder.max_chars)
         char_ids_WC = torch.from_numpy(encoded.char_ids_WC).to(self.device)
         compiled = load() if self._tables is not None else None
         if compiled is None or self._tables is None:
-            return self.bilm.encode_tokens(char_ids_WC)
-        return self.bilm.char_encoder.finish(compiled.char_pool(char_ids_WC, self._tables))
+            vectors_WP = self.bilm.encode_tokens(char_ids_WC)
+        else:
+            vectors_WP = self.bilm.char_encoder.finish(compiled.char_pool(char_ids_WC, self._tables))
+        return vectors_WP[: len(words)]
 
 
 def direction_executor() -> Executor | None:

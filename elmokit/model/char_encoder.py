@@ -14,7 +14,7 @@ from torch.nn import functional
 from elmokit.config import NUM_CHARS, PAD_CHAR, CharEncoderConfig
 from elmokit.kernels import Kernels
 from elmokit.model.char_pool import TablePool
-from elmokit.model.products import kernels_for
+from elmokit.model.products import ReadyProducts, exact_product, kernels_for
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 BUCKET = 4  # words are grouped by length in steps of this many characters
@@ -31,6 +31,7 @@ class CharEncoder(nn.Module):
         self.convs = nn.ModuleList(nn.Conv1d(config.char_dim, count, width) for width, count in config.filters)
         self.highways = nn.ModuleList(Highway(config.num_filters) for _ in range(config.num_highway))
         self.projection = nn.Linear(config.num_filters, token_dim) if config.num_filters != token_dim else None
+        self._ready = ReadyProducts()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -56,7 +57,7 @@ class CharEncoder(nn.Module):
         """Return the token vectors, (W, P), of words whose characters have been pooled."""
         for highway in self.highways:
             pooled_WF = highway(pooled_WF)
-        return pooled_WF if self.projection is None else self.projection(pooled_WF)
+        return pooled_WF if self.projection is None else _linear(self.projection, pooled_WF, self._ready)
 
     def filters(self) -> list[tuple[Tensor, Tensor]]:
         """The weight and bias of every width's filters."""
@@ -116,7 +117,20 @@ class Highway(nn.Module):
             nn.init.normal_(linear.weight, std=math.sqrt(1.0 / dim))
             nn.init.zeros_(linear.bias)
         nn.init.constant_(self.gate.bias, -2.0)  # starts near the identity
+        self._ready = ReadyProducts()
 
     def forward(self, inputs_WF: Tensor) -> Tensor:
         """Return the mix, (W, F)."""
-        return torch.lerp(inputs_WF, torch.relu(self.transform(inputs_WF)), torch.sigmoid(self.gate(inputs_WF)))
+        gate_WF = torch.sigmoid(_linear(self.gate, inputs_WF, self._ready, name="gate"))
+        transform_WF = torch.relu(_linear(self.transform, inputs_WF, self._ready, name="transform"))
+        return torch.lerp(inputs_WF, transform_WF, gate_WF)
+
+
+def _linear(linear: nn.Linear, inputs_WF: Tensor, ready: ReadyProducts, *, name: str = "") -> Tensor:
+    """The layer's outputs. Without gradients a word's do not depend, to the last bit, on the words beside it."""
+    if torch.is_grad_enabled() and (linear.weight.requires_grad or inputs_WF.requires_grad):
+        outputs: Tensor = linear(inputs_WF)
+        return outputs
+    out_WF = linear.bias.detach().repeat(len(inputs_WF), 1)
+    ready.get(name, linear.weight, exact_product).add_to(out_WF, inputs_WF)
+    return out_WF

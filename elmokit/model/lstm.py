@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
-from elmokit.model.products import Product, exact_product, kernels_for, rounded_product
+from elmokit.model.products import Product, ReadyProducts, exact_product, kernels_for, rounded_product
 
 FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
 Drop = Callable[[Tensor], Tensor]
@@ -100,7 +100,7 @@ class LSTMLayer(nn.Module):
         self.bias = nn.Parameter(torch.empty(num_gates))
         self.projection = nn.Parameter(torch.empty(config.proj_dim, config.cell_dim)) if config.has_projection else None
         self._round = False
-        self._ready: _Ready | None = None
+        self._ready = ReadyProducts()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -115,7 +115,7 @@ class LSTMLayer(nn.Module):
 
     def round_weights(self) -> None:
         """From now on, run with the weights in eight bits wherever no gradient is asked for."""
-        self._round, self._ready = True, None
+        self._round = True
 
     def forward(
         self, inputs_NP: Tensor, batch_sizes: Sequence[int], hidden_BP: Tensor, cell_BC: Tensor
@@ -131,17 +131,14 @@ class LSTMLayer(nn.Module):
             return outputs
         return _run(inputs_NP, self._products(), self.bias, rows, clips)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What is copied or pickled: not the weights' copies that are made ready for this machine."""
-        return self.__dict__ | {"_ready": None}
-
     def _products(self) -> "_Products":
-        """The products, made ready at first use and again whenever a weight has changed."""
-        weights = (self.input_weight, self.recurrent_weight, self.projection)
-        versions = tuple((weight.data_ptr(), weight._version) for weight in weights if weight is not None)
-        if self._ready is None or self._ready.versions != versions:
-            self._ready = _Ready(_Products.of(rounded_product if self._round else exact_product, *weights), versions)
-        return self._ready.products
+        make = rounded_product if self._round else exact_product
+        kind = "int8" if self._round else "fp32"
+        return _Products(
+            self._ready.get(f"{kind} inputs", self.input_weight, make),
+            self._ready.get(f"{kind} recurrent", self.recurrent_weight, make),
+            None if self.projection is None else self._ready.get(f"{kind} projection", self.projection, make),
+        )
 
 
 @dataclass(frozen=True)
@@ -168,12 +165,6 @@ class _Products:
         cls, kind: Callable[[Tensor], Product], inputs: Tensor, recurrent: Tensor, projection: Tensor | None
     ) -> "_Products":
         return cls(kind(inputs), kind(recurrent), None if projection is None else kind(projection))
-
-
-@dataclass(frozen=True)
-class _Ready:
-    products: _Products
-    versions: tuple[tuple[int, int], ...]  # of the weights that they were made of
 
 
 def _run(

@@ -3,6 +3,7 @@
 Shapes: b rows, P inputs, G outputs.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -66,6 +67,26 @@ class Int8Product:
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
         """Add the product to what is there."""
         self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=True)
+
+
+class ReadyProducts:
+    """Products of a module's weights, made at first use and again whenever a weight has changed."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[tuple[int, int], Product]] = {}
+
+    def __reduce__(self) -> tuple[type["ReadyProducts"], tuple[()]]:
+        """A copy, or what another machine gets, starts with none."""
+        return ReadyProducts, ()
+
+    def get(self, name: str, weight_GP: Tensor, make: Callable[[Tensor], Product]) -> Product:
+        """The product with a weight; one weight always has the same name and the same maker."""
+        # A tensor made in inference mode has no version, and cannot be written to.
+        version = weight_GP.data_ptr(), 0 if weight_GP.is_inference() else weight_GP._version
+        made = self._made.get(name)
+        if made is None or made[0] != version:
+            made = self._made[name] = version, make(weight_GP)
+        return made[1]
 
 
 def exact_product(weight_GP: Tensor) -> Product:

@@ -140,7 +140,9 @@ def _word_before(text: str, start: int, stop: int) -> str:
 
 @cache
 def _languages() -> frozenset[str]:
-    from sacremoses.corpus import NonbreakingPrefixes  # The tokeniser itself knows two languages more than its lists of abbreviations.
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    # The tokeniser itself knows two languages more than its lists of abbreviations.
     return frozenset(NonbreakingPrefixes().available_langs.values()) | {"ja", "ko"}
 
 
