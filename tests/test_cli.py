@@ -68,6 +68,16 @@ def test_embed_gives_the_vectors_of_the_embedder(folder, model, capfd):
     assert sorted(path.name for path in folder.iterdir()) == ["notes.safetensors", "notes.txt"]
 
 
+def test_embed_in_eight_bits_gives_nearly_the_same(folder, model):
+    (folder / "a.txt").write_text("The bank closed\nWe play\n")
+    for precision in ("fp32", "int8"):
+        args = ["embed", "a.txt", "-o", f"{precision}.npy", "-m", model, "--precision", precision, "--dtype", "float32"]
+        assert cli.run(args) == 0
+    exact, rounded = (np.load(folder / f"{precision}.npy") for precision in ("fp32", "int8"))
+    np.testing.assert_allclose(rounded, exact, atol=0.1)
+    assert (rounded != exact).any()
+
+
 def test_json_lines_go_to_standard_output_as_they_come(model, capfd, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a b\nc\n")))
     assert cli.run(["embed", "-", "-o", "-", "-m", model, "--tokenized", "--layers", "mix:1,0", "--pool", "max"]) == 0

@@ -138,3 +138,21 @@ def test_gradients_of_rows_add_up_to_that_of_the_whole_batch(tmp_path: Path) -> 
     halves = [found_gradients(model, run(rows)) for rows in (range(1), range(1, NUM_ROWS))]
     for name, gradient in whole.items():
         torch.testing.assert_close(halves[0][name] + halves[1][name], gradient, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("negatives", [None, 8])
+def test_products_in_bfloat16_lean_the_same_way(tmp_path: Path, negatives: int | None) -> None:
+    model, batch, start = make(tmp_path, negatives)
+    model = model.float()
+    start = BiLMState.from_parts({name: part.float() for name, part in start.parts().items()})
+    nothing = drops(0.0)
+    exact = compute_gradients(model, batch, start, drop=nothing.__getitem__, scale=SCALE, executor=None)
+    wanted = {name: gradient.clone() for name, gradient in found_gradients(model, exact).items()}
+    model.bilm.forward_lstm.mix_precision()
+    model.bilm.backward_lstm.mix_precision()
+    mixed = compute_gradients(model, batch, start, drop=nothing.__getitem__, scale=SCALE, executor=None, mixed=True)
+    assert mixed.forward_loss.item() == pytest.approx(exact.forward_loss.item(), rel=1e-2)
+    assert mixed.forward_loss.item() != exact.forward_loss.item()
+    for name, gradient in found_gradients(model, mixed).items():
+        assert gradient.dtype == torch.float32
+        assert torch.cosine_similarity(gradient.flatten(), wanted[name].flatten(), dim=0) > 0.98, name

@@ -46,6 +46,9 @@ def embed(
         Literal["reset", "warm", "carry"],
         typer.Option(help="Every sentence begins from zero, from a settled state, or where the last one ended."),
     ] = "reset",
+    precision: Annotated[
+        Literal["fp32", "int8"], typer.Option(help="int8 is faster, with nearly the same vectors.")
+    ] = "fp32",
     file_format: Annotated[
         Literal["safetensors", "hdf5", "npy", "jsonl"] | None,
         typer.Option("--format", help="By default what OUT's suffix says.", show_default=False),
@@ -75,7 +78,7 @@ def embed(
     from elmokit.embed.picking import parse_layers
 
     which, part = parse_layers(layers), None if shard is None else parse_shard(shard)
-    embedder = Embedder.from_pretrained(source, state=state)
+    embedder = Embedder.from_pretrained(source, state=state, precision=precision)
     with _progress_shown() as progress, _interruption_explained(output, part):
         report = embed_files(
             embedder,

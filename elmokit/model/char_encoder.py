@@ -88,7 +88,7 @@ class CharEncoder(nn.Module):
             pooled.append(activate(torch.cat(strongest, dim=1)))
         if not pooled:
             return embedding.new_empty(0, self.config.num_filters)
-        return torch.cat(pooled)[torch.argsort(torch.cat(order))]
+        return torch.cat(pooled)[torch.argsort(torch.cat(order))].to(embedding.dtype)
 
     def _same_length(self, char_ids_WC: Tensor) -> Iterator[tuple[Tensor, int]]:
         """Groups of words: (their indices, how many of their characters count)."""
@@ -130,7 +130,7 @@ def _linear(linear: nn.Linear, inputs_WF: Tensor, ready: ReadyProducts, *, name:
     """The layer's outputs. Without gradients a word's do not depend, to the last bit, on the words beside it."""
     if torch.is_grad_enabled() and (linear.weight.requires_grad or inputs_WF.requires_grad):
         outputs: Tensor = linear(inputs_WF)
-        return outputs
+        return outputs.to(inputs_WF.dtype)  # under autocast only the product is in fewer bits
     out_WF = linear.bias.detach().repeat(len(inputs_WF), 1)
     ready.get(name, linear.weight, exact_product).add_to(out_WF, inputs_WF)
     return out_WF

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
-from elmokit.model.products import Product, ReadyProducts, exact_product, kernels_for, rounded_product
+from elmokit.model.products import MixedProduct, Product, ReadyProducts, exact_product, kernels_for, rounded_product
 
 FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
 Drop = Callable[[Tensor], Tensor]
@@ -60,6 +60,12 @@ class LSTMStack(nn.Module):
             like.new_zeros(self.config.num_layers, num_rows, self.config.cell_dim),
         )
 
+    def mix_precision(self) -> None:
+        """From now on, learn with products in bfloat16; cells, clips and weights stay in float32."""
+        for layer in self.layers:
+            assert isinstance(layer, LSTMLayer)
+            layer.mixed = True
+
     def round_weights(self) -> None:
         """Run every layer in eight bits from now on (`LSTMLayer.round_weights`)."""
         for layer in self.layers:
@@ -99,6 +105,7 @@ class LSTMLayer(nn.Module):
         self.recurrent_weight = nn.Parameter(torch.empty(num_gates, config.proj_dim))
         self.bias = nn.Parameter(torch.empty(num_gates))
         self.projection = nn.Parameter(torch.empty(config.proj_dim, config.cell_dim)) if config.has_projection else None
+        self.mixed = False  # whether it learns with products in bfloat16
         self._round = False
         self._ready = ReadyProducts()
         self.reset_parameters()
@@ -126,7 +133,7 @@ class LSTMLayer(nn.Module):
         if torch.is_grad_enabled() and (inputs_NP.requires_grad or self.bias.requires_grad):
             weights = (self.input_weight, self.recurrent_weight, self.bias, self.projection)
             outputs: tuple[Tensor, Tensor, Tensor] = _TrainableLSTM.apply(  # type: ignore[no-untyped-call]
-                inputs_NP, *weights, rows, clips
+                inputs_NP, *weights, rows, clips, self.mixed
             )
             return outputs
         return _run(inputs_NP, self._products(), self.bias, rows, clips)
@@ -207,8 +214,10 @@ class _TrainableLSTM(torch.autograd.Function):
         projection_PC: Tensor | None,
         rows: _Rows,
         clips: _Clips,
+        mixed: bool,  # noqa: FBT001  autograd passes no names
     ) -> tuple[Tensor, Tensor, Tensor]:
-        products = _Products.of(exact_product, input_weight_GP, recurrent_weight_GP, projection_PC)
+        make = MixedProduct if mixed else exact_product
+        products = _Products.of(make, input_weight_GP, recurrent_weight_GP, projection_PC)
         hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC
         gates_NG = _with_forget_bias(bias_G).repeat(len(inputs_NP), 1)
         products.inputs.add_to(gates_NG, inputs_NP)
@@ -231,7 +240,7 @@ class _TrainableLSTM(torch.autograd.Function):
         ctx.save_for_backward(
             inputs_NP, input_weight_GP, recurrent_weight_GP, projection_PC, gates_NG, cells_NC, squashed_NC, outputs_NP
         )
-        ctx.rows, ctx.clips = rows, clips
+        ctx.rows, ctx.clips, ctx.mixed = rows, clips, mixed
         ctx.mark_non_differentiable(hidden_BP, final_cell_BC)
         return outputs_NP, hidden_BP, final_cell_BC
 
@@ -247,8 +256,9 @@ class _TrainableLSTM(torch.autograd.Function):
         hidden_grad_BP = torch.zeros_like(rows.hidden_BP)
         cell_grad_BC = torch.zeros_like(rows.cell_BC)
         steps = list(_steps(rows.batch_sizes))
-        through_recurrence = exact_product(recurrent_weight_GP.t())
-        through_projection = None if projection_PC is None else exact_product(projection_PC.t())
+        make = MixedProduct if ctx.mixed else exact_product
+        through_recurrence = make(recurrent_weight_GP.t())
+        through_projection = None if projection_PC is None else make(projection_PC.t())
         for index in reversed(range(len(steps))):
             step = steps[index]
             size = step.stop - step.start
@@ -266,14 +276,15 @@ class _TrainableLSTM(torch.autograd.Function):
         needs_input, needs_weights = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
         inputs_grad = gates_grad_NG @ input_weight_GP if needs_input else None
         if not needs_weights:
-            return (inputs_grad, *[None] * 6)
+            return (inputs_grad, *[None] * 7)
         before_NP = _previous_outputs(outputs_NP, rows, steps)
         return (
             inputs_grad,
-            gates_grad_NG.t() @ inputs_NP,
-            gates_grad_NG.t() @ before_NP,
+            _over_steps(gates_grad_NG, inputs_NP, mixed=ctx.mixed),
+            _over_steps(gates_grad_NG, before_NP, mixed=ctx.mixed),
             gates_grad_NG.sum(dim=0),
-            None if projection_PC is None else projected_grad_NP.t() @ squashed_NC,
+            None if projection_PC is None else _over_steps(projected_grad_NP, squashed_NC, mixed=ctx.mixed),
+            None,
             None,
             None,
         )
@@ -340,6 +351,13 @@ def _cell_backward(
     torch.mul(cell_grad_bC * before_bC, forget * (1 - forget), out=forget_grad)
     torch.mul(cell_grad_bC * let_in, 1 - candidate * candidate, out=candidate_grad)
     cell_grad_bC.mul_(forget)
+
+
+def _over_steps(grad_NG: Tensor, inputs_NP: Tensor, *, mixed: bool) -> Tensor:
+    """The gradient of a weight (G, P): one product over all steps."""
+    if mixed:
+        return (grad_NG.bfloat16().t() @ inputs_NP.bfloat16()).float()
+    return grad_NG.t() @ inputs_NP
 
 
 def _stop_at_clip(grad: Tensor, clipped: Tensor, clip: float | None) -> None:

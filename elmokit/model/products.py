@@ -69,6 +69,21 @@ class Int8Product:
         self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=True)
 
 
+class MixedProduct:
+    """Weights and inputs rounded to bfloat16, their product kept in float32: for GPUs that are made for it."""
+
+    def __init__(self, weight_GP: Tensor) -> None:
+        self.weight_GP = weight_GP.detach().bfloat16()
+
+    def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
+        """Put the product in place of what is there."""
+        out_bG.copy_(inputs_bP.bfloat16() @ self.weight_GP.t())
+
+    def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
+        """Add the product to what is there."""
+        out_bG += inputs_bP.bfloat16() @ self.weight_GP.t()
+
+
 class ReadyProducts:
     """Products of a module's weights, made at first use and again whenever a weight has changed."""
 

@@ -64,6 +64,8 @@ class TrainingSettings(FrozenConfig):
     """How the learning rate falls after the warm-up: not at all, or to a twentieth at the end of the run."""
     warmup_steps: NonNegativeInt = 0
     clip_norm: Positive | None = 10.0
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Of the large products. ``auto``: bfloat16 on a GPU that has it, else float32."""
     seed: NonNegativeInt = 0
     epochs: Positive | None = None
     steps: PositiveInt | None = None

@@ -47,10 +47,15 @@ def compute_gradients(
     drop: Callable[[str], Drop],
     scale: float,
     executor: Executor | None,
+    mixed: bool = False,
 ) -> StepResult:
-    """Set every parameter's gradient to that of ``scale`` times the two directions' summed losses."""
+    """Set every parameter's gradient to that of ``scale`` times the two directions' summed losses.
+
+    With ``mixed`` the token layer too learns with products in bfloat16, as LSTMs do after `LSTMStack.mix_precision`.
+    """
     model.zero_grad(set_to_none=True)
-    tokens_WP = model.bilm.encode_tokens(batch.char_ids_WC)
+    with torch.autocast(batch.char_ids_WC.device.type, dtype=torch.bfloat16, enabled=mixed):
+        tokens_WP = model.bilm.encode_tokens(batch.char_ids_WC)
     parts = (
         (model.bilm.forward_lstm, batch.forward, start.forward, drop("forward")),
         (model.bilm.backward_lstm, batch.backward, start.backward, drop("backward")),

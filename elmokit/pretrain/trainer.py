@@ -65,6 +65,10 @@ class Trainer:
             torch.manual_seed(settings.seed)
             model = LanguageModel.untrained(recipe.model, len(vocab)) if model is None else model
         self.model = model.to(world.device)
+        self.mixed = uses_bfloat16(settings, world.device)
+        if self.mixed:
+            self.model.bilm.forward_lstm.mix_precision()
+            self.model.bilm.backward_lstm.mix_precision()
         self.optimizer = RunOptimizer(self.model, settings, sampled=self.num_negatives is not None)
         self.rows = world.rows(settings.num_rows)
         self.batches = TrainingBatches(
@@ -103,7 +107,9 @@ class Trainer:
         # Half of each direction's mean loss, times the unrolled steps: bilm-tf scales so, and it decides
         # what the clip cuts and how fast Adagrad slows down.
         scale = 0.5 / settings.num_rows
-        result = compute_gradients(self.model, batch, self.state, drop=drop, scale=scale, executor=executor)
+        result = compute_gradients(
+            self.model, batch, self.state, drop=drop, scale=scale, executor=executor, mixed=self.mixed
+        )
         if self.frozen_bilm:
             self.model.bilm.zero_grad(set_to_none=True)  # what has no gradient is neither shared nor moved
         # The first process's clock and anyone's wish to stop travel with the losses, so that all end at one step.
@@ -164,6 +170,13 @@ class Trainer:
             "text": self.corpus.fingerprint,
             "vocabulary": self.vocab.fingerprint,
         }
+
+
+def uses_bfloat16(settings: TrainingSettings, device: torch.device) -> bool:
+    """Whether the large products of a run are in bfloat16."""
+    if settings.precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return settings.precision == "bf16"
 
 
 def planned_steps(settings: TrainingSettings, corpus: Corpus) -> int | None:
