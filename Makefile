@@ -1,15 +1,16 @@
 # Each target makes its own environment in .venv from a bare Python >= 3.11.
 #
-#   make demo    the main job, on the bundled model
+#   make demo    the main job, on a small model that the demo makes
 #   make test    format, lint, types, rooms and the everyday tests: what CI runs
 #   make check   make test, and the slow proofs too
+#   make chaos   kill training runs at random moments, and see that they end with the same bits
 #   make clean   remove the environment, caches and builds
 
 PYTHON ?= python3
 READY := .venv/.ready
 READY_SLOW := .venv/.ready-slow
 
-.PHONY: demo test check clean
+.PHONY: demo test check chaos clean
 
 demo: $(READY)
 	@.venv/bin/python examples/demo.py
@@ -20,6 +21,9 @@ test: $(READY)
 check: $(READY_SLOW)
 	@scripts/check --slow
 
+chaos: $(READY)
+	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m chaos tests/test_chaos.py
+
 clean:
 	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find elmokit tests -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -28,7 +32,7 @@ clean:
 $(READY) $(READY_SLOW): export PIP_CONSTRAINT := constraints.txt
 $(READY) $(READY_SLOW): export PIP_BUILD_CONSTRAINT := constraints.txt
 $(READY) $(READY_SLOW): export PIP_DISABLE_PIP_VERSION_CHECK := 1
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard elmokit/kernels/src/*)
 	@command -v "$(PYTHON)" >/dev/null || \
 		{ echo "No '$(PYTHON)' found; install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

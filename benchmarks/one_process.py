@@ -1,6 +1,7 @@
 """Measure in a process that has done nothing else; prints one number.
 
-    python benchmarks/one_process.py load SOURCE...                  seconds to load a model
+    python benchmarks/one_process.py load SOURCE...                     seconds to load a model
+    python benchmarks/one_process.py first SOURCE...                    seconds to load it and embed one word
     python benchmarks/one_process.py memory SOURCE TOKENS PRECISION N   peak bytes while embedding N tokens
 
 A SOURCE is a folder of ours, or options and weights. TOKENS has a sentence a line, tokens apart by spaces.
@@ -9,7 +10,7 @@ A SOURCE is a folder of ours, or options and weights. TOKENS has a sentence a li
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -20,6 +21,8 @@ def main() -> None:
     match sys.argv[1:]:
         case ["load", *paths]:
             print(load_seconds([Path(path) for path in paths]))
+        case ["first", *paths]:
+            print(load_seconds([Path(path) for path in paths], embed=[["word"]]))
         case ["memory", folder, tokens, precision, num_tokens]:
             embedder = Embedder.from_pretrained(folder, precision=precision)  # type: ignore[arg-type]
             for _ in embedder.iter_layers(stream(Path(tokens), int(num_tokens))):
@@ -29,9 +32,10 @@ def main() -> None:
             raise SystemExit(__doc__)
 
 
-def load_seconds(paths: list[Path]) -> float:
+def load_seconds(paths: list[Path], *, embed: Sequence[list[str]] = ()) -> float:
     start = time.perf_counter()
-    Embedder.from_pretrained(paths[0] if len(paths) == 1 else (paths[0], paths[1]))
+    embedder = Embedder.from_pretrained(paths[0] if len(paths) == 1 else (paths[0], paths[1]))
+    embedder.embed_layers(embed)
     return time.perf_counter() - start
 
 

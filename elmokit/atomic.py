@@ -1,7 +1,7 @@
 """Write a file or a folder whole or not at all.
 
 Everything is written under a temporary name beside the target, flushed to the disk, and renamed. Whoever looks
-sees the old content or the new one, never a part of either.
+sees the old content or the new one, never a part of either; of a folder that is replaced, for a moment none.
 """
 
 import errno

@@ -47,7 +47,7 @@ class CharEncoderConfig(FrozenConfig):
     """(window width, number of filters) pairs."""
     num_highway: NonNegativeInt = 2
     activation: Literal["relu", "tanh"] = "relu"
-    max_chars: Annotated[int, Field(ge=3)] = 50
+    max_chars: Annotated[int, Field(ge=3, le=1000)] = 50
     """Ids a word: its bytes between a begin-word and an end-word id, then padding."""
 
     @property

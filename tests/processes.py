@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -31,14 +31,24 @@ def run_alone(recipe: Recipe, run_dir: Path) -> Path | None:
     return pretrain(recipe, run_dir, report=lambda _: None, stop=threading.Event())
 
 
+def _change_nothing(_rank: int) -> None:
+    pass
+
+
 @contextmanager
-def started(recipe: Recipe, run_dir: Path, *, num_processes: int) -> Iterator[list[BaseProcess]]:
-    """Yield the processes of a run; those that are alive at the end of the block are killed."""
+def started(
+    recipe: Recipe, run_dir: Path, *, num_processes: int, change: Callable[[int], None] = _change_nothing
+) -> Iterator[list[BaseProcess]]:
+    """Yield the processes of a run; those that are alive at the end of the block are killed.
+
+    ``change`` is called first in each of them, with its rank.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     processes = [
-        SERVER.Process(target=_work, args=(recipe, run_dir, rank, num_processes, port)) for rank in range(num_processes)
+        SERVER.Process(target=_work, args=(recipe, run_dir, rank, num_processes, port, change))
+        for rank in range(num_processes)
     ]
     with ExitStack() as at_end:
         for process in processes:
@@ -47,17 +57,20 @@ def started(recipe: Recipe, run_dir: Path, *, num_processes: int) -> Iterator[li
         yield processes
 
 
-def finish(recipe: Recipe, run_dir: Path, *, num_processes: int) -> None:
+def finish(
+    recipe: Recipe, run_dir: Path, *, num_processes: int, change: Callable[[int], None] = _change_nothing
+) -> None:
     """A run in processes of its own, to its end."""
-    with started(recipe, run_dir, num_processes=num_processes) as processes:
+    with started(recipe, run_dir, num_processes=num_processes, change=change) as processes:
         for process in processes:
             process.join(120)
         assert [process.exitcode for process in processes] == [0] * num_processes
 
 
-def _work(recipe: Recipe, run_dir: Path, rank: int, size: int, port: int) -> None:
+def _work(recipe: Recipe, run_dir: Path, rank: int, size: int, port: int, change: Callable[[int], None]) -> None:
     import torch
 
+    change(rank)
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

@@ -32,6 +32,9 @@ MODELS = {
 }
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*(was|were) cut")
+
+
 @pytest.fixture
 def load_benchmark(monkeypatch):
     """Import a file of the benchmarks, which see each other as their commands do."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmokit.errors import InputError
+from elmokit.errors import ElmokitWarning, InputError
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words, pad_sentences
 
 any_text = st.text(st.characters(), max_size=60)  # with lone surrogates, which st.text() alone leaves out
@@ -59,6 +59,7 @@ def test_a_long_word_is_not_encoded_whole() -> None:
     assert encoded.char_ids_WC[0, -2:].tolist() == [1 + ord("x"), 260]
 
 
+@pytest.mark.filterwarnings("ignore:.*(was|were) cut")
 @given(st.lists(st.lists(words, max_size=4), max_size=5), max_chars_values)
 def test_padded_sentences_hold_each_word_then_zeros(sentences: list[list[str]], max_chars: int) -> None:
     char_ids_BTC = pad_sentences(sentences, max_chars=max_chars)
@@ -67,6 +68,11 @@ def test_padded_sentences_hold_each_word_then_zeros(sentences: list[list[str]], 
     for sentence, ids_TC in zip(sentences, char_ids_BTC, strict=True):
         assert ids_TC[: len(sentence)].tolist() == [spell(word, max_chars)[0] for word in sentence]
         assert not ids_TC[len(sentence) :].any()
+
+
+def test_padded_sentences_report_words_that_are_cut() -> None:
+    with pytest.warns(ElmokitWarning, match="1 of 2 words is longer than 8 bytes and was cut"):
+        pad_sentences([["short", "Достоевский"]], max_chars=10)
 
 
 def test_a_string_in_place_of_a_list_of_tokens_is_refused() -> None:

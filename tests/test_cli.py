@@ -12,11 +12,16 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import torch
 from published import PublishedModel, make_published, read_published
 from safetensors.numpy import load_file
 
 from elmokit import __version__, cli
 from elmokit.embed.embedder import Embedder
+from elmokit.text.vocab import Vocab
+from elmokit.weights.folder import load_softmax, save_folder
+from elmokit.weights.saved import SavedSoftmax
+from elmokit.weights.source import load_saved
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +213,18 @@ def test_convert_stores_the_warm_state(model):
     found = Embedder.from_pretrained("ours", state="warm").embed_layers(sentence)[0]
     expected = Embedder.from_pretrained(model, state="warm").embed_layers(sentence)[0]
     np.testing.assert_allclose(found, expected, atol=0.05)
+
+
+@pytest.mark.usefixtures("folder")
+def test_convert_keeps_the_output_layer(model):
+    saved = load_saved(model)
+    vocab = Vocab(["<S>", "</S>", "<UNK>", "the"])
+    weight = torch.randn(4, saved.config.lstm.proj_dim)
+    save_folder(saved, "lm", softmax=SavedSoftmax(weight, torch.zeros(4), vocab))
+    assert cli.run(["convert", "lm", "-o", "half", "--dtype", "float16"]) == 0
+    kept = load_softmax("half")
+    assert kept.vocab.words == vocab.words
+    np.testing.assert_allclose(kept.weight_VP, weight, atol=1e-2)
 
 
 def test_convert_does_not_replace_what_is_not_a_model(folder, model):

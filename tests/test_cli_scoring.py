@@ -326,7 +326,14 @@ def test_a_failure_is_one_line_and_exit_code_1(folder, model, published_model, c
 
 
 @pytest.mark.parametrize(
-    "args", [["perplexity", "x"], ["score", "a", "-m", "b", "--state", "carry"], ["finetune", "x", "y"]]
+    "args",
+    [
+        ["perplexity", "x"],
+        ["perplexity", "x", "y", "--workers", "0"],
+        ["score", "a", "-m", "b", "--state", "carry"],
+        ["finetune", "x", "y"],
+        ["finetune", "x", "y", "-o", "z", "--workers", "0"],
+    ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(capfd, args):
     assert cli.run(args) == 2

@@ -6,7 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +18,7 @@ from processes import finish, run_alone, started, with_text
 from toy import toy_recipe
 
 from elmokit.errors import ConfigError
+from elmokit.pretrain import distributed, perplexity, run
 from elmokit.pretrain.checkpoint import Checkpoint, checkpoints, load_newest
 from elmokit.pretrain.distributed import World
 from elmokit.pretrain.recipe import Recipe
@@ -81,6 +86,54 @@ def test_a_lost_process_ends_the_other_within_a_minute_and_a_relaunch_goes_on(
     reached = newest(run_dir).step
     finish(recipe_for(tmp_path, steps=reached + 10), run_dir, num_processes=2)
     assert newest(run_dir).step == reached + 10
+
+
+def slow_disk(_rank: int) -> None:
+    shorten_patience()
+    slow_down(run, "save_checkpoint")
+
+
+def slow_look(rank: int) -> None:
+    shorten_patience()
+    if rank == 1:
+        slow_down(perplexity, "read_contexts")
+
+
+def shorten_patience() -> None:
+    distributed.PATIENCE, distributed.BEAT = timedelta(seconds=2), 0.5
+
+
+def slow_down(module: ModuleType, name: str) -> None:
+    as_before = getattr(module, name)
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        time.sleep(4)
+        return as_before(*args, **options)
+
+    setattr(module, name, slowly)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [slow_disk, slow_look])
+def test_a_process_that_is_only_slow_is_waited_for(tmp_path: Path, change: Callable[[int], None]) -> None:
+    recipe = recipe_for(tmp_path, steps=4)
+    training = recipe.training.model_copy(update={"checkpoint_every": 2, "evaluate_every": 3})
+    recipe = recipe.model_copy(update={"training": training})
+    finish(recipe, tmp_path / "run", num_processes=2, change=change)
+    assert newest(tmp_path / "run").step == 4
+
+
+def stop_for_good(rank: int) -> None:
+    shorten_patience()
+    if rank == 1:
+        perplexity.read_contexts = lambda *_args, **_options: os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_in_a_look_is_noticed(tmp_path: Path) -> None:
+    with started(recipe_for(tmp_path, steps=30), tmp_path / "run", num_processes=2, change=stop_for_good) as processes:
+        processes[0].join(30)
+        assert processes[0].exitcode == 1
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from published import PublishedModel, make_published
 
 from elmokit.embed import embedder as embedder_module
 from elmokit.embed.embedder import Embedder
-from elmokit.errors import InputError
+from elmokit.errors import ElmokitWarning, InputError
 from elmokit.text.tokens import tokenize
 
 TOLERANCE = 1e-5
@@ -165,6 +165,20 @@ def test_cut_words_are_counted_and_reported_once(tmp_path: Path) -> None:
     assert embedder.num_cut_words == 3
 
 
+def test_cut_words_are_reported_for_pooled_texts_too(tmp_path: Path) -> None:
+    embedder = Embedder.from_pretrained(make_published(tmp_path, max_chars=10).pair)
+    with pytest.warns(ElmokitWarning, match="longer than 8 bytes"):
+        embedder.encode(["internationalisation"])
+
+
+def test_raw_text_is_tokenised_by_the_rules_of_its_language(published_model: PublishedModel) -> None:
+    english = Embedder.from_pretrained(published_model.pair)
+    french = Embedder.from_pretrained(published_model.pair, language="fr")
+    assert english.tokenize("L'eau") == ["L", "'eau"]
+    assert french.tokenize("L'eau") == ["L'", "eau"]
+    assert not np.array_equal(english.embed_layers(["L'eau"])[0], french.embed_layers(["L'eau"])[0])
+
+
 def test_very_long_words_and_sentences_work(published_model: PublishedModel) -> None:
     embedder = Embedder.from_pretrained(published_model.pair)
     with warnings.catch_warnings():
@@ -186,6 +200,7 @@ def test_very_long_words_and_sentences_work(published_model: PublishedModel) -> 
         (lambda e: e.embed_tokens([["a"]], layer="top"), "layer 'top'"),
         (lambda e: e.encode(["a"], pooling="sum"), "pooling 'sum'"),
         (lambda e: Embedder(e.bilm, state="fresh"), "state 'fresh'"),
+        (lambda e: Embedder(e.bilm, device="gpu"), "device 'gpu'"),
     ],
 )
 def test_bad_arguments_are_refused_with_their_value(embedder: Embedder, call, message: str) -> None:

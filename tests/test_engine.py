@@ -146,3 +146,53 @@ def test_a_word_is_the_same_to_the_last_bit_beside_any_words(published_model: Pu
         text = [words[index] for index in draw.permutation(60)[: draw.integers(1, 60)]]
         for word, vector in zip(text, embedder.embed_layers([text])[0][0], strict=True):
             np.testing.assert_array_equal(vector, expected[word][0])
+
+
+def test_an_embedder_in_eight_bits_leaves_the_model_alone(published_model: PublishedModel) -> None:
+    bilm = build_bilm(load_saved(published_model.pair)).requires_grad_()
+    exact = Embedder(bilm)
+    before = exact.embed_layers(SENTENCES)
+    Embedder(bilm, precision="int8").embed_layers(SENTENCES)
+    assert_close(exact.embed_layers(SENTENCES), before)
+    assert all(parameter.requires_grad for parameter in bilm.parameters())
+
+
+def test_weights_swapped_behind_its_back_are_seen_by_a_plain_model(published_model: PublishedModel) -> None:
+    bilm = build_bilm(load_saved(published_model.pair))
+    ids = torch.from_numpy(pad_sentences([["The", "bank"]], max_chars=50))
+    with torch.no_grad():
+        before = bilm(ids).layers_BLTD
+        for parameter in bilm.parameters():
+            parameter.data.mul_(0.5)
+        assert (bilm(ids).layers_BLTD - before).abs().max() > 0.01
+
+
+def test_packed_weights_follow_when_the_weights_change(published_model: PublishedModel) -> None:
+    bilm, plain = (build_bilm(load_saved(published_model.pair)) for _ in range(2))
+    bilm.pack_weights()
+    ids = torch.from_numpy(pad_sentences([["The", "bank"]], max_chars=50))
+    with torch.no_grad():
+        bilm(ids)
+        for model in (bilm, plain):
+            for parameter in model.parameters():
+                parameter.mul_(0.5)
+        torch.testing.assert_close(bilm(ids).layers_BLTD, plain(ids).layers_BLTD, rtol=0, atol=1e-5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_can_go_on_embedding(published_model: PublishedModel) -> None:
+    """Data loaders fork, and set torch to one thread. Ours stayed behind: waiting for them would never end."""
+    program = """
+import os, sys, torch
+from elmokit import Embedder
+torch.set_num_threads(2)
+embedder = Embedder.from_pretrained(sys.argv[1])
+before = embedder.embed_layers([["The", "bank"]])[0]
+child = os.fork()
+if child == 0:
+    torch.set_num_threads(1)
+    os._exit(0 if (embedder.embed_layers([["The", "bank"]])[0] == before).all() else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    folder = published_model.options_path.parent
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program, str(folder)], check=True, timeout=60)

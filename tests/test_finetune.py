@@ -1,8 +1,12 @@
 """Fine-tuning: it learns, it goes on after a stop, and what it writes can be read by everyone."""
 
 import json
+import os
+import socket
 import threading
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,12 +17,15 @@ from toy import TEXT, toy_model, toy_recipe, toy_trainer
 from elmokit.embed.embedder import Embedder
 from elmokit.errors import ConfigError, InputError, OutputError
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.checkpoint import load_checkpoint
+from elmokit.pretrain import distributed
+from elmokit.pretrain import finetune as tuning
+from elmokit.pretrain.checkpoint import Checkpoint, load_checkpoint
 from elmokit.pretrain.finetune import FinetuneSettings, finetune
 from elmokit.pretrain.perplexity import measure
 from elmokit.pretrain.recipe import DataSettings, TrainingSettings, VocabSettings
 from elmokit.pretrain.run import HeldOut, LogLine, RunPlan, train
 from elmokit.pretrain.saved_lm import load_language_model, save_language_model
+from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
 from elmokit.text.vocab import Vocab
 from elmokit.weights.bilm_tf import write_bilm_tf
@@ -186,6 +193,57 @@ def test_another_model_does_not_go_on_with_the_work(
     )
     with pytest.raises(ConfigError, match="unfinished tuning of another model"):
         finetune(folder, data, tmp_path / "out", settings=FinetuneSettings(training=LEARN))
+
+
+def test_another_text_is_refused_and_the_work_goes_on(folder: Path, data: DataSettings, tmp_path: Path) -> None:
+    stop = threading.Event()
+    settings = FinetuneSettings(training=LEARN)
+    finetune(folder, data, tmp_path / "out", settings=settings, report=stop_after(0, stop), stop=stop)
+    (tmp_path / "other.txt").write_text("another text\n")
+    other = DataSettings(train=(str(tmp_path / "other.txt"),), tokenized=True)
+    with pytest.raises(ConfigError, match="another text"):
+        finetune(folder, other, tmp_path / "out", settings=settings)
+    assert Corpus.open(tmp_path / "out.work" / "corpus").num_tokens == 125
+    assert finetune(folder, data, tmp_path / "out", settings=settings).is_finished
+
+
+def test_two_tunings_into_one_folder_are_refused(folder: Path, data: DataSettings, tmp_path: Path) -> None:
+    def second(_entry: object) -> None:
+        with pytest.raises(OutputError, match="another process is training in it"):
+            finetune(folder, data, tmp_path / "out")
+
+    assert finetune(folder, data, tmp_path / "out", report=second).is_finished
+
+
+def tune_in_process(rank: int, folder: Path, data: DataSettings, output: Path, port: int) -> None:
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
+    distributed.PATIENCE, distributed.BEAT = timedelta(seconds=2), 0.5
+    load = tuning.load_newest
+
+    def load_slowly(checkpoints: Path) -> Checkpoint | None:
+        time.sleep(4 * rank)
+        return load(checkpoints)
+
+    tuning.load_newest = load_slowly
+    with distributed.join_world() as world:
+        settings = FinetuneSettings(training=LEARN, run_dir=folder.parent / "run")
+        assert finetune(folder, data, output, settings=settings, world=world).is_finished
+
+
+@pytest.mark.slow
+def test_processes_wait_for_one_that_loads_slowly(data: DataSettings, tmp_path: Path) -> None:
+    trainer = toy_trainer(tmp_path, toy_recipe(steps=3))
+    (tmp_path / "run").mkdir()
+    train(trainer, tmp_path / "run", look=None, save_best=lambda _: None, report=lambda _: None, stop=threading.Event())
+    save_language_model(trainer.model, trainer.vocab, tmp_path / "lm")
+    data = data.model_copy(update={"heldout": data.train})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torch.multiprocessing.spawn(tune_in_process, args=(tmp_path / "lm", data, tmp_path / "tuned", port), nprocs=2)
+    assert load_language_model(tmp_path / "tuned").vocab.words == trainer.vocab.words
 
 
 def test_settings_without_effect_are_refused(

@@ -21,6 +21,7 @@ from elmokit.embed.state import to_tensors, warm_state
 from elmokit.errors import InputError
 from elmokit.pretrain.distributed import join_world
 from elmokit.pretrain.perplexity import WARM_UP_STEPS, held_out_look, measure
+from elmokit.pretrain.scoring import Scorer
 from elmokit.pretrain.trainer import Trainer
 from elmokit.text.corpus import Corpus
 from elmokit.text.vocab import Vocab
@@ -192,6 +193,17 @@ def test_two_processes_share_a_look_and_both_know_the_result(tmp_path: Path) -> 
     torch.multiprocessing.spawn(look_in_process, args=(tmp_path, port), nprocs=2)
     for rank in range(2):
         assert json.loads((tmp_path / f"{rank}.json").read_text()) == pytest.approx(expected)
+
+
+def test_a_perplexity_beyond_all_floats_is_infinite(tmp_path: Path) -> None:
+    trainer = toy_trainer(tmp_path, toy_recipe())
+    with torch.no_grad():
+        trainer.model.softmax.bias[:] = torch.linspace(0, 1e6, len(trainer.vocab))
+    for state in ("warm", "carry"):
+        found = measure(trainer.model, trainer.corpus, trainer.vocab, state=state, num_rows=4)
+        assert found.forward == found.geometric_mean == math.inf
+    scores = Scorer(trainer.model, trainer.vocab).score([["the", "river"]])
+    assert scores[0].forward_perplexity == scores[0].backward_perplexity == math.inf
 
 
 def test_measuring_leaves_the_model_as_it_was(pair: Pair, corpus: Corpus) -> None:

@@ -198,3 +198,24 @@ def test_impossible_requests_are_refused(
     with pytest.raises(InputError, match=message):
         prepare_corpus(files, "corpus", **options)
     assert not (tmp_path / "corpus").exists()
+
+
+def test_a_short_text_is_prepared_without_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("a short text\n")
+    monkeypatch.setattr(preparation, "ProcessPoolExecutor", None)
+    assert prepare_corpus([tmp_path / "a.txt"], tmp_path / "out", num_workers=8).num_tokens == 3
+
+
+def test_what_is_not_accepted_replaces_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a text\n")
+    first = prepare_corpus([tmp_path / "a.txt"], tmp_path / "out")
+
+    def accept(fingerprint: str) -> None:
+        if fingerprint != first.fingerprint:
+            raise InputError("another text")
+
+    prepare_corpus([tmp_path / "a.txt"], tmp_path / "out", accept=accept)
+    (tmp_path / "a.txt").write_text("another one\n")
+    with pytest.raises(InputError, match="another text"):
+        prepare_corpus([tmp_path / "a.txt"], tmp_path / "out", accept=accept)
+    assert Corpus.open(tmp_path / "out").fingerprint == first.fingerprint

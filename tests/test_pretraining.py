@@ -1,5 +1,6 @@
 """Runs from a recipe to a model folder, and the verbs that start them."""
 
+import errno
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from processes import run_alone, with_text
 from toy import TEXT, toy_recipe
 
 from elmokit import Embedder, cli
-from elmokit.errors import ConfigError, InputError, OutputError
+from elmokit.errors import ConfigError, ElmokitWarning, InputError, OutputError
 from elmokit.pretrain.pretraining import pretrain
 from elmokit.pretrain.recipe import DataSettings, Recipe, VocabSettings
 from elmokit.pretrain.run import RunPlan
@@ -102,6 +103,52 @@ def test_a_refused_recipe_is_not_kept(tmp_path: Path) -> None:
     assert Recipe.model_validate_json((run_dir / "recipe.json").read_bytes()) == recipe
 
 
+def everything(run_dir: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(run_dir.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [("text", "another text"), ("vocabulary", "another vocabulary"), ("max_size", "another vocabulary")],
+)
+def test_a_refused_run_is_left_whole_and_can_go_on(tmp_path: Path, change: str, message: str) -> None:
+    recipe, run_dir = with_text(toy_recipe(steps=10), tmp_path), tmp_path / "run"
+    run_alone(recipe, run_dir)
+    (tmp_path / "other.txt").write_text("another text\n")
+    (tmp_path / "words.txt").write_text("<S>\n</S>\n<UNK>\nthe\nriver\n")
+    other = str(tmp_path / "other.txt")
+    changes = {
+        "text": {"data": recipe.data.model_copy(update={"train": (other,), "heldout": (other,)})},
+        "vocabulary": {"vocab": VocabSettings(file=str(tmp_path / "words.txt"))},
+        "max_size": {"vocab": VocabSettings(max_size=20), "data": recipe.data.model_copy(update={"heldout": (other,)})},
+    }
+    before = everything(run_dir)
+    with pytest.raises(ConfigError, match=message):
+        run_alone(recipe.model_copy(update=changes[change]), run_dir)
+    assert everything(run_dir) == before
+    (tmp_path / "toy.txt").unlink()  # the run has its own copy
+    (tmp_path / "toy.txt").write_text(TEXT, "utf-8")
+    assert run_alone(with_text(toy_recipe(steps=12), tmp_path), run_dir) is not None
+
+
+def test_another_held_out_text_begins_a_new_best(tmp_path: Path) -> None:
+    recipe, run_dir = with_text(toy_recipe(steps=10), tmp_path), tmp_path / "run"
+    run_alone(recipe, run_dir)
+    first = (run_dir / "best" / "model.safetensors").read_bytes()
+    (tmp_path / "hard.txt").write_text("zebra quagga " * 20 + "\n")
+    data = recipe.data.model_copy(update={"heldout": (str(tmp_path / "hard.txt"),)})
+    more = with_text(toy_recipe(steps=11), tmp_path).model_copy(update={"data": data})
+    run_alone(more, run_dir)
+    assert (run_dir / "best" / "model.safetensors").read_bytes() != first
+
+
+def test_words_too_long_for_the_model_are_warned_of(tmp_path: Path) -> None:
+    recipe = with_text(toy_recipe(steps=1), tmp_path)
+    (tmp_path / "toy.txt").write_text("a counterrevolutionary river\n")
+    with pytest.warns(ElmokitWarning, match="1 of the text's 3 distinct words have more than 10 bytes"):
+        run_alone(recipe, tmp_path / "run")
+
+
 def test_the_words_can_come_from_a_file_or_be_fewer_than_the_negatives(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("<S>\n</S>\n<UNK>\nthe\nriver\n", "utf-8")
     recipe = with_text(toy_recipe(negatives=50, steps=2), tmp_path)
@@ -147,9 +194,18 @@ def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
     pretrain(recipe, run_dir, report=second, stop=threading.Event())
 
 
+def test_a_file_system_without_locks_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(_file: object, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.warns(ElmokitWarning, match="no locks"):
+        assert run_alone(with_text(toy_recipe(steps=1), tmp_path), tmp_path / "run") is not None
+
+
 def test_a_run_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="name another run folder"):
+    with pytest.raises(OutputError, match="name another folder"):
         run_alone(with_text(toy_recipe(steps=3), tmp_path), tmp_path / "file" / "run")
 
 
@@ -184,6 +240,13 @@ def test_vocab_lists_specials_then_words_by_falling_count(folder: Path, capfd: p
     assert (folder / "v.txt").read_text("utf-8") == "<S>\n</S>\n<UNK>\nb\na\n"
     assert "5 words, three specials among them; the text has 3 distinct ones in 6 tokens" in capfd.readouterr().err
     assert {path.name for path in folder.iterdir()} == {"a.txt", "b.txt", "v.txt", "toy.txt", "toy.toml"}
+
+
+def test_vocab_splits_paragraphs_as_a_run_does(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.txt").write_text("It rose. We fled.\n")
+    for options, num_sentences in (([], 1), (["--split"], 2)):
+        assert cli.run(["vocab", "a.txt", "-o", "v.txt", *options]) == 0
+        assert f"and {num_sentences} sentences" in capfd.readouterr().err
 
 
 def start(*args: str) -> subprocess.Popen[str]:

@@ -131,6 +131,7 @@ def test_an_empty_sentence_is_scored_by_its_boundaries(pair: Pair, scorer: Score
 
 
 def test_a_saved_model_scores_the_same(pair: Pair, tmp_path: Path) -> None:
+    pair.model.bilm.pack_weights()  # as a scorer does: to the last bit, the start state is then the same too
     save_language_model(pair.model, pair.vocab, tmp_path / "lm", description="A test.")
     loaded = load_language_model(tmp_path / "lm")
     assert loaded.vocab.words == pair.vocab.words

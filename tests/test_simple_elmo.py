@@ -14,9 +14,14 @@ import torch
 from oracle import Oracle
 from published import PublishedModel, make_published
 
+from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
 from elmokit.embed.embedder import Embedder
 from elmokit.errors import ElmokitError, InputError, WeightsError
 from elmokit.integrations.simple_elmo import ElmoModel
+from elmokit.model.language_model import LanguageModel
+from elmokit.pretrain.saved_lm import save_language_model
+from elmokit.pretrain.scoring import Scorer
+from elmokit.text.vocab import Vocab
 from elmokit.weights.folder import save_folder
 from elmokit.weights.saved import start_state_shapes
 from elmokit.weights.source import load_saved
@@ -249,7 +254,7 @@ def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
         (lambda model: model.get_elmo_vectors(TEXTS, session=object()), "session is a object"),
         (lambda model: model.get_elmo_vectors([[1, 2]]), "a token is 1"),
         (lambda _: ElmoModel().get_elmo_vectors(TEXTS), "call load"),
-        (lambda _: ElmoModel().load("model", full=True), "softmax"),
+        (lambda model: model.get_elmo_substitutes(["a b"]), "full=True"),
         (lambda _: ElmoModel().load("model", limit=0), "limit 0"),
         (lambda _: ElmoModel().load("model", 0), "max_batch_size 0"),
     ],
@@ -257,3 +262,25 @@ def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_bad_arguments_are_refused(model: ElmoModel, call: Callable[[ElmoModel], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call(model)
+
+
+def test_substitutes_are_the_scorers_predictions(tmp_path: Path) -> None:
+    vocab = Vocab(["<S>", "</S>", "<UNK>", "the", "bank", "play"])
+    folder = tmp_path / "lm"
+    torch.manual_seed(0)
+    config = BiLMConfig(
+        char_encoder=CharEncoderConfig(char_dim=4, filters=((1, 8), (2, 8))), lstm=LSTMConfig(cell_dim=12, proj_dim=6)
+    )
+    save_language_model(LanguageModel.untrained(config, len(vocab)), vocab, folder)
+    model = ElmoModel()
+    model.load(folder, full=True)
+    found = model.get_elmo_substitutes(["the bank", "play"], topn=2)
+    expected = Scorer.from_pretrained(folder).predict([["the", "bank"], ["play"]], top_k=2)
+    assert [[word["word"] for word in sentence] for sentence in found] == [["the", "bank"], ["play"]]
+    for sentence, places in zip(found, expected, strict=True):
+        for word, place in zip(sentence, places, strict=True):
+            assert word["forward"]["candidate_words"] == [candidate.word for candidate in place.forward]
+            assert word["backward"]["logp"] == [candidate.logprob for candidate in place.backward]
+            assert word["forward"]["candidates"] == [vocab.id(candidate.word) for candidate in place.forward]
+    with pytest.raises(InputError, match="nodelimiters"):
+        model.get_elmo_substitutes(["the"], nodelimiters=False)

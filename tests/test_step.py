@@ -140,6 +140,32 @@ def test_gradients_of_rows_add_up_to_that_of_the_whole_batch(tmp_path: Path) -> 
         torch.testing.assert_close(halves[0][name] + halves[1][name], gradient, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("threads", [False, True], ids=["one thread", "a thread a direction"])
+@pytest.mark.parametrize("negatives", [None, 17])
+def test_a_frozen_bilm_gets_no_gradient_and_the_softmax_the_same(
+    tmp_path: Path, negatives: int | None, threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, batch, start = make(tmp_path, negatives)
+    with ThreadPoolExecutor(2) as threaded:
+        executor = threaded if threads else None
+        whole = compute_gradients(model, batch, start, drop=drops(0.3).__getitem__, scale=SCALE, executor=executor)
+        wanted = {name: gradient.clone() for name, gradient in found_gradients(model, whole).items()}
+
+        def no_backward(*_args: object, **_options: object) -> None:
+            raise AssertionError("there is nothing to learn in the biLM")
+
+        monkeypatch.setattr(Tensor, "backward", no_backward)
+        frozen = compute_gradients(
+            model, batch, start, drop=drops(0.3).__getitem__, scale=SCALE, executor=executor, frozen_bilm=True
+        )
+    found = found_gradients(model, frozen)
+    assert found.keys() == {"softmax.weight", "softmax.bias"}
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, wanted[name])
+    torch.testing.assert_close(frozen.forward_loss, whole.forward_loss)
+    torch.testing.assert_close(frozen.final.backward.cell_LBC, whole.final.backward.cell_LBC)
+
+
 @pytest.mark.parametrize("negatives", [None, 8])
 def test_products_in_bfloat16_lean_the_same_way(tmp_path: Path, negatives: int | None) -> None:
     model, batch, start = make(tmp_path, negatives)

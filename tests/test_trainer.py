@@ -180,7 +180,7 @@ def test_the_best_model_so_far_is_saved_as_it_was_then(tmp_path: Path) -> None:
     saved = []
 
     def look(trainer: Trainer) -> HeldOut:
-        return HeldOut(trainer.step, 1.0, 1.0, next(answers))
+        return HeldOut(trainer.step, 1.0, 1.0, next(answers), "text")
 
     train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
     assert trainer.best == 5.0
@@ -194,11 +194,57 @@ def test_a_worse_look_is_not_saved(tmp_path: Path) -> None:
     answers, saved = iter([5.0, 6.0, 4.0]), []
 
     def look(trainer: Trainer) -> HeldOut:
-        return HeldOut(trainer.step, 1.0, 1.0, next(answers))
+        return HeldOut(trainer.step, 1.0, 1.0, next(answers), "text")
 
     train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
     assert len(saved) == 2
     assert trainer.best == 4.0
+
+
+def test_perplexities_of_another_held_out_text_are_not_compared(tmp_path: Path) -> None:
+    recipe = toy_recipe(steps=30, evaluate_every=10)
+    trainer = toy_trainer(tmp_path, recipe)
+    looks, saved = iter([(5.0, "old"), (7.0, "new"), (8.0, "new")]), []
+
+    def look(trainer: Trainer) -> HeldOut:
+        return HeldOut(trainer.step, 1.0, 1.0, *next(looks))
+
+    train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
+    assert len(saved) == 2
+    again = toy_trainer(tmp_path, recipe)
+    again.restore(load_newest(tmp_path / CHECKPOINTS))
+    assert (again.best, again.best_text) == (7.0, "new")
+    assert not again.note_perplexity(7.5, "new")
+    assert again.note_perplexity(9.0, "third")
+
+
+def test_a_look_names_the_text_and_how_much_of_it_was_read(tmp_path: Path) -> None:
+    trainer = toy_trainer(tmp_path, toy_recipe())
+    names = {held_out_look(trainer.corpus, trainer.vocab, max_tokens=most)(trainer).text for most in (20, 59, 60)}
+    assert len(names) == 2  # 59 and 60 end with the same sentence
+
+
+def test_a_run_from_before_a_setting_was_known_goes_on_with_its_default(tmp_path: Path) -> None:
+    recipe = toy_recipe(steps=3)
+    trainer = run(tmp_path, recipe)
+    checkpoint = trainer.checkpoint()
+    follows = checkpoint.facts["follows"]
+    del follows["training"]["precision"], follows["training"]["seed"], follows["model"]["lstm"]["skip_connections"]
+    del checkpoint.facts["best_text"]
+    toy_trainer(tmp_path, recipe).restore(checkpoint)
+    with pytest.raises(ConfigError, match=r"\(training\.seed was 0, now 1\)"):
+        toy_trainer(tmp_path, toy_recipe(steps=3, seed=1)).restore(checkpoint)
+    follows["training"]["colour"] = "red"
+    with pytest.raises(ConfigError, match=r"another version of elmokit: training\.colour"):
+        toy_trainer(tmp_path, recipe).restore(checkpoint)
+
+
+def test_the_precision_that_a_device_chose_is_part_of_the_run(tmp_path: Path) -> None:
+    run(tmp_path, toy_recipe(steps=3))  # auto, on a CPU
+    assert load_newest(tmp_path / CHECKPOINTS).facts["follows"]["training"]["precision"] == "fp32"
+    run(tmp_path, toy_recipe(steps=4, precision="fp32"))
+    with pytest.raises(ConfigError, match=r"training\.precision was fp32, now bf16"):
+        run(tmp_path, toy_recipe(steps=5, precision="bf16"))
 
 
 def test_the_global_random_state_is_left_alone(tmp_path: Path) -> None:

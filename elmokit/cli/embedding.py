@@ -46,6 +46,8 @@ def embed(
         Literal["reset", "warm", "carry"],
         typer.Option(help="Every sentence begins from zero, from a settled state, or where the last one ended."),
     ] = "reset",
+    language: Annotated[str, typer.Option(metavar="CODE", help="Of raw text, for the tokeniser.")] = "en",
+    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, or cuda for a GPU.")] = "cpu",
     precision: Annotated[
         Literal["fp32", "int8"], typer.Option(help="int8 is faster, with nearly the same vectors.")
     ] = "fp32",
@@ -78,7 +80,7 @@ def embed(
     from elmokit.embed.picking import parse_layers
 
     which, part = parse_layers(layers), None if shard is None else parse_shard(shard)
-    embedder = Embedder.from_pretrained(source, state=state, precision=precision)
+    embedder = Embedder.from_pretrained(source, state=state, precision=precision, language=language, device=device)
     with _progress_shown() as progress, _interruption_explained(output, part):
         report = embed_files(
             embedder,

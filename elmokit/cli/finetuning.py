@@ -1,5 +1,6 @@
 """The verb that goes on learning a model: finetune."""
 
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,6 +64,9 @@ def finetune(
     vocab_size: Annotated[
         int | None, typer.Option(min=4, metavar="N", help="Words of a new output layer.  [default: all of the text]")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Processes that prepare text.  [default: one a core]")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the model in OUT.")] = False,
 ) -> None:
     """Go on learning a model on text of a domain."""
@@ -81,10 +85,13 @@ def finetune(
         "new_vocab": None if vocab_size is None else {"max_size": vocab_size},
         "run_dir": run_dir,
     }
-    _tune(source, data, output, parse_config(FinetuneSettings, asked, source="finetune"))
+    settings = parse_config(FinetuneSettings, asked, source="finetune")
+    _tune(source, data, output, settings, num_workers=workers or os.cpu_count() or 1)
 
 
-def _tune(source: "Source", data: "DataSettings", output: Path, settings: "FinetuneSettings") -> None:
+def _tune(
+    source: "Source", data: "DataSettings", output: Path, settings: "FinetuneSettings", *, num_workers: int
+) -> None:
     from elmokit.pretrain.distributed import join_world
     from elmokit.pretrain.finetune import finetune as tune
     from elmokit.pretrain.finetune import has_softmax, work_folder
@@ -111,6 +118,7 @@ def _tune(source: "Source", data: "DataSettings", output: Path, settings: "Finet
             world=world,
             report=hear,
             stop=stop,
+            num_workers=num_workers,
             prepare_progress=shown.prepare,
         )
     if not found.is_finished:

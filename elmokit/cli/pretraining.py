@@ -78,6 +78,7 @@ def vocab(
     ] = None,
     min_count: Annotated[int, typer.Option(min=1, metavar="N", help="Leave out words seen less often.")] = 1,
     tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
+    split: Annotated[bool, typer.Option("--split", help="Lines are paragraphs; split them into sentences.")] = False,
     language: Annotated[str, typer.Option(help="Whose rules split raw text into tokens.")] = "en",
     workers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Processes that count.  [default: one a core]")
@@ -93,6 +94,7 @@ def vocab(
         find_inputs(files),
         beside=output,
         tokenized=tokenized,
+        split=split,
         language=language,
         num_workers=workers or os.cpu_count() or 1,
     )

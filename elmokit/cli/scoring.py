@@ -1,6 +1,7 @@
 """Verbs that say how likely a text is: perplexity, score."""
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -61,6 +62,9 @@ def perplexity(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only the first sentences, so many tokens.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Processes that prepare text.  [default: one a core]")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line and state.")] = False,
 ) -> None:
     """Measure how well a model predicts a text.
@@ -78,6 +82,7 @@ def perplexity(
     from elmokit.text.preparation import prepare_corpus
 
     loaded = load_language_model(model)
+    loaded.model.bilm.pack_weights()
     found: dict[State, Perplexity] = {}
     with tempfile.TemporaryDirectory(prefix="elmokit-") as folder, _status_shown() as show:
         corpus = prepare_corpus(
@@ -87,6 +92,7 @@ def perplexity(
             split=split,
             language=language,
             max_chars=loaded.model.bilm.config.char_encoder.max_chars,
+            num_workers=workers or os.cpu_count() or 1,
             progress=lambda num_chars: show(f"preparing the text, {num_chars:,} characters"),
         )
         for one in STATES if all_states else (state or "warm",):

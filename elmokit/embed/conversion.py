@@ -8,7 +8,7 @@ from elmokit.atomic import atomic_folder
 from elmokit.embed.state import to_tensors, warm_state
 from elmokit.errors import InputError, OutputError
 from elmokit.weights.bilm_tf import write_bilm_tf
-from elmokit.weights.folder import save_folder
+from elmokit.weights.folder import has_softmax, load_softmax, save_folder
 from elmokit.weights.source import Source, build_bilm, load_saved
 
 Target = Literal["elmokit", "hdf5"]
@@ -17,8 +17,9 @@ Target = Literal["elmokit", "hdf5"]
 def convert_model(source: Source, folder: str | Path, *, to: Target, half: bool, overwrite: bool) -> None:
     """Save ``source`` as a folder of ours, or as a folder with the published ``options.json`` and ``weights.hdf5``.
 
-    Our folder also has the state in which ``warm`` sentences begin, which is computed here if it was not there.
-    ``half`` stores float16, which the published format does not have.
+    An output layer is kept in our folder; the published format has no place for it. Our folder also has the state in
+    which ``warm`` sentences begin, which is computed here if it was not there. ``half`` stores float16, which the
+    published format does not have.
     """
     if to == "hdf5" and half:
         raise InputError("the published format holds float32 only; leave out --dtype float16")
@@ -34,7 +35,7 @@ def convert_model(source: Source, folder: str | Path, *, to: Target, half: bool,
         return
     if saved.start_state is None:
         saved = replace(saved, start_state=to_tensors(warm_state(build_bilm(saved))))
-    save_folder(saved, folder, half=half)
+    save_folder(saved, folder, softmax=load_softmax(source) if has_softmax(source) else None, half=half)
 
 
 def _holds_only_published(folder: Path) -> bool:

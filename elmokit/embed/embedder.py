@@ -23,9 +23,9 @@ from elmokit.weights.source import build_bilm, load_saved
 
 Sentence = str | Sequence[str]
 
-# Sentences looked at together to find batches of like length: so many, or fewer with so many tokens together.
-WINDOW, WINDOW_TOKENS = 4096, 32_768
-MOST_POSITIONS = 8192  # in one batch: bounds memory whatever the sentences' length
+# Sentences looked at together to find batches of like length: so many, or fewer whose vectors take so much memory.
+WINDOW, WINDOW_BYTES = 4096, 96 * 2**20
+MOST_POSITIONS = 4096  # in one batch: bounds memory whatever the sentences' length
 
 
 class Embedder:
@@ -41,12 +41,14 @@ class Embedder:
         *,
         state: State = "reset",
         precision: Precision = "fp32",
+        language: str = "en",
         warm: BiLMState | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.device = torch.device(device)
-        self.bilm = bilm.to(device)
-        self._engine = Engine(bilm, precision=precision)
+        self.device = _device(device)
+        self.language = language
+        self._engine = Engine(bilm.to(self.device), precision=precision)
+        self.bilm = self._engine.bilm
         if state == "warm" and warm is None:
             warm = warm_state(self.bilm)
         self._states = StartStates(state, zero=self.bilm.zero_state, warm=warm if state == "warm" else None)
@@ -59,17 +61,18 @@ class Embedder:
         *,
         state: State = "reset",
         precision: Precision = "fp32",
+        language: str = "en",
         device: torch.device | str = "cpu",
     ) -> "Embedder":
         """Load a saved biLM.
 
         ``source`` is a folder of ours, a folder with ``options.json`` and one ``.hdf5``, or a pair of paths
-        (options, weights) of a published model. ``precision="int8"`` rounds the LSTMs' weights to eight bits: about
-        twice as fast on a CPU, and nearly the same vectors.
+        (options, weights) of a published model. ``precision="int8"`` rounds the LSTMs' weights to eight bits: faster
+        on a CPU, and nearly the same vectors. ``language`` is that of raw strings, which are tokenised by its rules.
         """
         saved = load_saved(source)
         warm = None if saved.start_state is None else from_tensors(saved.start_state)
-        return cls(build_bilm(saved), state=state, precision=precision, warm=warm, device=device)
+        return cls(build_bilm(saved), state=state, precision=precision, language=language, warm=warm, device=device)
 
     @property
     def num_layers(self) -> int:
@@ -112,7 +115,7 @@ class Embedder:
 
     def tokenize(self, sentence: str) -> list[str]:
         """The tokens that a raw sentence is embedded as."""
-        return tokenize(sentence)
+        return tokenize(sentence, language=self.language)
 
     def forget_words(self) -> None:
         """Forget the token vectors kept from earlier calls; they are computed again when they are needed."""
@@ -135,8 +138,11 @@ class Embedder:
         if batch_size < 1:
             raise InputError(f"batch_size {batch_size}; expected 1 or more")
         # Rows that carry their state must meet in the order given; all others are batched by length.
-        tokenized = map(_as_tokens, sentences)
-        for window in windows(tokenized, batch_size) if self.state == "carry" else _windows_by_tokens(tokenized):
+        tokenized = map(self._as_tokens, sentences)
+        num_tokens = WINDOW_BYTES // (4 * self.num_layers * self.width)
+        for window in (
+            windows(tokenized, batch_size) if self.state == "carry" else _windows_by_size(tokenized, num_tokens)
+        ):
             yield from self._embed_window(window, batch_size)
         self._warn_of_cut_words()
 
@@ -188,14 +194,14 @@ class Embedder:
             return alone_D
         check_pooling(pooling)
         check_layer(layer, self.num_layers)
-        texts = [_as_sentences(text) for text in sentences]
-        flat = [sentence for text in texts for sentence in text]
-        found = self.iter_layers(_progress(flat) if show_progress_bar else flat, batch_size=batch_size)
+        texts = [self._as_sentences(text) for text in sentences]
+        found = self.iter_layers((sentence for text in texts for sentence in text), batch_size=batch_size)
         pooled_ND = np.zeros((len(texts), self.width), dtype=np.float32)
-        for row, text in enumerate(texts):
+        for row, text in enumerate(_progress(texts) if show_progress_bar else texts):
             tokens = [pick_layers(next(found), layer) for _ in text]
             if tokens:
                 pooled_ND[row] = pool_tokens(np.concatenate(tokens), pooling)
+        self._warn_of_cut_words()
         if normalize_embeddings:
             length_N1 = np.linalg.norm(pooled_ND, axis=1, keepdims=True)
             pooled_ND /= np.where(length_N1 > 0, length_N1, 1)
@@ -205,7 +211,8 @@ class Embedder:
         found: list[Vectors | None] = [None] * len(window)
         for index, layers_LTD in self.iter_unordered(window, batch_size=batch_size):
             found[index] = layers_LTD
-        for layers in found:
+        for index in range(len(found)):
+            layers, found[index] = found[index], None  # so that what was given away is not kept here
             assert layers is not None
             yield layers
 
@@ -217,6 +224,12 @@ class Embedder:
         # Copies, so that one kept sentence does not keep its whole batch in memory.
         return [layers_LND[:, end - length + 1 : end - 1].copy() for end, length in zip(ends, run.lengths, strict=True)]
 
+    def _as_tokens(self, sentence: Sentence) -> Sequence[str]:
+        return self.tokenize(sentence) if isinstance(sentence, str) else _check_tokens(sentence)
+
+    def _as_sentences(self, text: Sentence) -> list[Sentence]:
+        return list(split_sentences(text, language=self.language)) if isinstance(text, str) else [text]
+
     def _warn_of_cut_words(self) -> None:
         message = self._engine.cut_words.message()
         if message and not self._warned:
@@ -224,34 +237,38 @@ class Embedder:
             warnings.warn(message, ElmokitWarning, stacklevel=3)
 
 
-def _windows_by_tokens(sentences: Iterable[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
+def _device(name: torch.device | str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"device {name!r}; expected 'cpu', or 'cuda' for a GPU") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {str(device)!r}, but torch sees no GPU here; use 'cpu'")
+    return device
+
+
+def _windows_by_size(sentences: Iterable[Sequence[str]], most_tokens: int) -> Iterator[list[Sequence[str]]]:
     window: list[Sequence[str]] = []
     num_tokens = 0
     for sentence in sentences:
         window.append(sentence)
         num_tokens += len(sentence)
-        if len(window) == WINDOW or num_tokens >= WINDOW_TOKENS:
+        if len(window) == WINDOW or num_tokens >= most_tokens:
             yield window
             window, num_tokens = [], 0
     if window:
         yield window
 
 
-def _as_tokens(sentence: Sentence) -> Sequence[str]:
-    if isinstance(sentence, str):
-        return tokenize(sentence)
+def _check_tokens(sentence: Sequence[str]) -> Sequence[str]:
     for token in sentence:
         if not isinstance(token, str):
             raise InputError(f"a token is {token!r}, of type {type(token).__name__}; expected a string")
     return sentence
 
 
-def _as_sentences(text: Sentence) -> list[Sentence]:
-    return list(split_sentences(text)) if isinstance(text, str) else [text]
-
-
-def _progress(sentences: list[Sentence]) -> Iterable[Sentence]:
+def _progress(texts: list[list[Sentence]]) -> Iterable[list[Sentence]]:
     from rich.console import Console
     from rich.progress import track
 
-    return track(sentences, description="embedding", console=Console(stderr=True))
+    return track(texts, description="embedding", console=Console(stderr=True))

@@ -5,6 +5,7 @@ The token layer is computed once a word, the LSTMs do no work on padding, and ea
 Shapes: W distinct words, F filters, P width of a token vector, N positions of all sentences.
 """
 
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -19,8 +20,11 @@ from elmokit.errors import InputError
 from elmokit.kernels import CharTables, available, build_char_tables, load
 from elmokit.model.bilm import BiLM, BiLMState, RaggedLayers
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
+from elmokit.weights.saved import SavedBiLM
+from elmokit.weights.source import build_bilm
 
 Precision = Literal["fp32", "int8"]
+_setting_threads = threading.Lock()
 WORTH_TWO_THREADS = 16  # words
 WORDS_IN_STEP = 16
 
@@ -34,18 +38,17 @@ class EngineRun:
 
 
 class Engine:
-    """A biLM made ready for use: it must not be trained any more."""
+    """A biLM made ready for use. It shares the weights of the one given, which must not be trained any more."""
 
     def __init__(self, bilm: BiLM, *, precision: Precision) -> None:
         if precision not in get_args(Precision):
             raise InputError(f"precision {precision!r}; expected 'fp32' or 'int8'")
-        self.bilm = bilm.eval().requires_grad_(requires_grad=False)
         self.device = bilm.char_encoder.char_embedding.device
-        if precision == "int8":
-            if self.device.type != "cpu":
-                raise InputError(f"precision 'int8' on {self.device}; it is made for the CPU, use 'fp32' there")
-            bilm.forward_lstm.round_weights()
-            bilm.backward_lstm.round_weights()
+        if precision == "int8" and self.device.type != "cpu":
+            raise InputError(f"precision 'int8' on {self.device}; it is made for the CPU, use 'fp32' there")
+        # A module of its own over the same tensors: what it rounds and freezes is not rounded and frozen elsewhere.
+        self.bilm = build_bilm(SavedBiLM(bilm.config, dict(bilm.state_dict()))).requires_grad_(requires_grad=False)
+        self.bilm.pack_weights(rounded=precision == "int8")
         self.precision = precision
         self.cut_words = CutWords(max_chars=bilm.config.char_encoder.max_chars)
         self.cache = TokenCache(bilm.config.lstm.proj_dim, device=self.device)
@@ -55,11 +58,14 @@ class Engine:
             self._tables = build_char_tables(
                 encoder.char_embedding, encoder.filters(), activation=encoder.config.activation
             )
-        self._executor = direction_executor() if self.device.type == "cpu" else None
+        self._executor = self._make_executor()
+        self._process = os.getpid()
 
     @torch.inference_mode()
     def run(self, sentences: Sequence[Sequence[str]], start: BiLMState) -> EngineRun:
         """Read tokenised sentences between their boundaries."""
+        if self._process != os.getpid():  # forked: the threads stayed behind
+            self._executor, self._process = self._make_executor(), os.getpid()
         bounded = [[BOS_WORD, *sentence, EOS_WORD] for sentence in sentences]
         distinct: dict[str, int] = {}
         places = [distinct.setdefault(word, len(distinct)) for sentence in bounded for word in sentence]
@@ -68,6 +74,9 @@ class Engine:
         tokens_NP = vectors_WP[torch.tensor(places, device=self.device)]
         lengths = [len(sentence) for sentence in bounded]
         return EngineRun(self.bilm.run(tokens_NP, lengths, start, executor=self._executor), lengths)
+
+    def _make_executor(self) -> Executor | None:
+        return direction_executor() if self.device.type == "cpu" else None
 
     def _encode(self, words: list[str]) -> Tensor:
         if self._executor is None or len(words) < WORTH_TWO_THREADS:
@@ -92,18 +101,19 @@ class Engine:
 
 def direction_executor() -> Executor | None:
     """Two threads of one core each, one a direction; none where torch is told to use one core."""
-    num_threads = torch.get_num_threads()
-    if num_threads < 2:
-        return None
-    both = threading.Barrier(3)
+    with _setting_threads:
+        num_threads = torch.get_num_threads()
+        if num_threads < 2:
+            return None
+        both = threading.Barrier(3)
 
-    def start() -> None:
-        torch.set_num_threads(1)
+        def start() -> None:
+            torch.set_num_threads(1)
+            both.wait()
+
+        executor = ThreadPoolExecutor(2, thread_name_prefix="elmokit", initializer=start)
+        for _ in range(2):
+            executor.submit(int)
         both.wait()
-
-    executor = ThreadPoolExecutor(2, thread_name_prefix="elmokit", initializer=start)
-    for _ in range(2):
-        executor.submit(int)
-    both.wait()
-    torch.set_num_threads(num_threads)  # what a thread sets for itself is also the default of new threads
-    return executor
+        torch.set_num_threads(num_threads)  # what a thread sets for itself is also the default of new threads
+        return executor

@@ -40,14 +40,13 @@ from elmokit.embed.writers import (
     to_stored,
 )
 from elmokit.errors import InputError, OutputError
-from elmokit.kernels import available
+from elmokit.kernels import available, load
 from elmokit.model.bilm import BiLMState
 from elmokit.text.lines import STDIN, Line, read_lines
-from elmokit.text.tokens import tokenize
 
 STDOUT = "-"
 WINDOW_LINES = 1024
-WINDOW_TOKENS = 32_768  # at the paper's size, 400 MB as float32 with all layers
+WINDOW_TOKENS = 8_192  # at the paper's size, 100 MB as float32 with all layers
 
 
 @dataclass(frozen=True)
@@ -234,7 +233,7 @@ class _Job:
         window: list[list[str]] = []
         num_tokens = 0
         for number, line in enumerate(lines, start=first):
-            tokens = line.text.split() if self.options.tokenized else tokenize(line.text)
+            tokens = line.text.split() if self.options.tokenized else self.embedder.tokenize(line.text)
             too_large = most_tokens is not None and num_tokens + len(tokens) > most_tokens
             if window and (number % step == 0 or too_large):
                 yield window
@@ -258,10 +257,13 @@ class _Job:
 
     def _fingerprint(self) -> dict[str, Any]:
         """What must be the same for a job to go on; the values are those of JSON."""
+        compiled = load()
         files = [[path, Path(path).stat().st_size, Path(path).stat().st_mtime_ns] for path in _regular(self.paths)]
         return {
             "elmokit": __version__,
             "torch": str(torch.__version__),
+            "runs on": f"{self.embedder.device}, kernels: {compiled.isa if compiled else 'none'}",
+            "language": self.embedder.language,
             "model": self.embedder.fingerprint(),
             "inputs": files,
             "lines": None if self.lines is None else [self.lines.start, self.lines.stop],

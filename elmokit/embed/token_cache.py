@@ -1,7 +1,6 @@
 """Words whose token vectors are known already, as many as fit into a bound.
 
-A word's token vector depends on its spelling alone, so it is computed once and looked up afterwards. In running text
-nine of ten tokens are found here.
+A word's token vector depends on its spelling alone, so it is computed once and looked up afterwards.
 
 Shapes: W words, P width, S slots.
 """
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-NUM_BYTES = 64 * 2**20
+NUM_BYTES = 16 * 2**20
 
 
 class TokenCache:
@@ -21,7 +20,8 @@ class TokenCache:
     def __init__(self, dim: int, *, device: torch.device, num_bytes: int = NUM_BYTES) -> None:
         self.num_slots = num_bytes // (4 * dim)
         self._dim, self._device = dim, device
-        self._vectors_SP = torch.empty(0, dim, device=device)
+        # Filled, so that all of its memory is there from the beginning and none is asked for later.
+        self._vectors_SP = torch.full((self.num_slots, dim), torch.nan, device=device)
         self._slots: dict[str, int] = {}  # the word that was asked for longest ago comes first
         self._lock = threading.Lock()
 
@@ -57,13 +57,6 @@ class TokenCache:
     def _keep(self, words: list[str], vectors_WP: Tensor) -> None:
         words, vectors_WP = words[: self.num_slots], vectors_WP[: self.num_slots]
         slots = [self._touch(word) if word in self._slots else self._free_slot(word) for word in words]
-        needed = max(slots, default=-1) + 1
-        if needed > len(self._vectors_SP):  # grown by doubling, so that a short text costs little
-            larger_SP = self._vectors_SP.new_empty(
-                min(max(needed, 2 * len(self._vectors_SP)), self.num_slots), self._dim
-            )
-            larger_SP[: len(self._vectors_SP)] = self._vectors_SP
-            self._vectors_SP = larger_SP
         self._vectors_SP[torch.tensor(slots, dtype=torch.long, device=self._device)] = vectors_WP
 
     def _free_slot(self, word: str) -> int:

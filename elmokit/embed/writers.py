@@ -211,7 +211,8 @@ def _finish_hdf5(work: Unfinished) -> Path:
     import h5py
 
     path = work.folder / "finished.hdf5"
-    with h5py.File(path, "w") as file:
+    # Through Python's file a full disk is an OSError; HDF5's own driver notices late, and then crashes.
+    with path.open("wb+") as stream, h5py.File(stream, "w") as file:
         for number, vectors in _stored_lines(work):
             file.create_dataset(str(number), data=vectors, track_times=False)
     return path

@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from elmokit.embed.embedder import Embedder, Sentence
+from elmokit.embed.engine import Precision
 from elmokit.embed.picking import Layer, Pooling, check_pooling
 from elmokit.embed.state import State
 from elmokit.errors import InputError
@@ -39,6 +39,8 @@ class EmbedBatch:
     layer: Layer = "mean"
     pool: Pooling | None = "mean"
     state: State = "reset"
+    precision: Precision = "fp32"
+    language: str = "en"
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -52,7 +54,7 @@ class EmbedBatch:
         if self.column not in batch:
             raise InputError(f"no column {self.column!r} in the data; its columns are {', '.join(batch)}")
         sentences = [_as_sentence(value, self.column) for value in batch[self.column]]
-        embedder = _load(self.source, self.state, self.device)
+        embedder = _load(self.source, self.state, self.precision, self.language, self.device)
         if self.pool is not None:
             return batch | {self.output: embedder.encode(sentences, layer=self.layer, pooling=self.pool)}
         vectors = np.empty(len(sentences), dtype=object)
@@ -62,8 +64,8 @@ class EmbedBatch:
 
 # Ray runs many tasks in one process, and every task has its own copy of the function.
 @lru_cache(maxsize=2)
-def _load(source: Source, state: State, device: str) -> Embedder:
-    return Embedder.from_pretrained(source, state=state, device=torch.device(device))
+def _load(source: Source, state: State, precision: Precision, language: str, device: str) -> Embedder:
+    return Embedder.from_pretrained(source, state=state, precision=precision, language=language, device=device)
 
 
 def _as_sentence(value: object, column: str) -> Sentence:

@@ -13,14 +13,15 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layers, Vectors, pick_layers, pool_tokens
 from elmokit.embed.state import from_tensors
-from elmokit.errors import InputError, WeightsError
+from elmokit.errors import ElmokitWarning, InputError, WeightsError
+from elmokit.pretrain.scoring import Candidate, Scorer
 from elmokit.weights.options import MAX_JSON_BYTES
 from elmokit.weights.safe_hdf5 import MAX_COMPRESSION
 from elmokit.weights.saved import SavedBiLM
@@ -44,6 +45,7 @@ class ElmoModel:
     def __init__(self) -> None:
         self._saved: SavedBiLM | None = None
         self._embedders: dict[bool, Embedder] = {}
+        self._scorer: Scorer | None = None
         self._max_batch_size = 0
         self._limit = 0
         self._warned = False
@@ -52,10 +54,9 @@ class ElmoModel:
         """Load the model of a directory, or of a .zip, with ``options.json`` and ``model.hdf5`` in it.
 
         Without a ``model.hdf5`` the first ``*.hdf5`` is taken. A folder saved by elmokit will do too. Texts of more
-        than ``limit`` tokens are cut.
+        than ``limit`` tokens are cut. ``full`` also loads the output layer, which `get_elmo_substitutes` needs; only a
+        folder saved by elmokit can have one, since published weights come without.
         """
-        if full:
-            raise InputError("full=True asks for the softmax layer, which elmokit does not load; leave full out")
         if max_batch_size < 1 or limit < 1:
             raise InputError(f"max_batch_size {max_batch_size}, limit {limit}; expected 1 or more for both")
         path = Path(directory)
@@ -64,6 +65,7 @@ class ElmoModel:
         else:
             self._saved = load_saved(_source(path))
         self._embedders = {}
+        self._scorer = Scorer.from_pretrained(path) if full else None
         self._max_batch_size, self._limit, self._warned = max_batch_size, limit, False
 
     def get_elmo_vectors(
@@ -90,6 +92,36 @@ class ElmoModel:
         length_NX1 = np.linalg.norm(means_NXD, axis=-1, keepdims=True)
         means_NXD /= np.where(length_NX1 > 0, length_NX1, 1)
         return means_NXD
+
+    def get_elmo_substitutes(
+        self, raw_sentences: Sequence[Text], topn: int = 3, nodelimiters: bool = True
+    ) -> list[list[dict[str, Any]]]:
+        """Return for every word of every sentence the ``topn`` words likeliest in its place, from each side.
+
+        A word has ``word``, ``forward`` and ``backward``; a side has ``candidates`` (their numbers in the vocabulary),
+        ``candidate_words`` and ``logp`` (log-probabilities; simple_elmo gave logits under this name).
+        """
+        if self._scorer is None:
+            raise InputError("no output layer is loaded; call load(folder, full=True) with a folder that has one")
+        if not nodelimiters:
+            raise InputError("nodelimiters=False asks for the places of <S> and </S>; elmokit gives those of words")
+        sentences = self._cut([text.split() if isinstance(text, str) else text for text in raw_sentences])
+        found = self._scorer.predict(sentences, top_k=topn)
+        return [
+            [
+                {"word": place.token, "forward": self._side(place.forward), "backward": self._side(place.backward)}
+                for place in places
+            ]
+            for places in found
+        ]
+
+    def _side(self, candidates: Sequence[Candidate]) -> dict[str, Any]:
+        assert self._scorer is not None
+        return {
+            "candidates": [self._scorer.vocab.id(candidate.word) for candidate in candidates],
+            "candidate_words": [candidate.word for candidate in candidates],
+            "logp": [candidate.logprob for candidate in candidates],
+        }
 
     def _embed(self, texts: Sequence[Text], warmup: bool, layers: LayerChoice, session: None) -> Iterator[Vectors]:
         """Yield what is kept of each text's layers, (L, T, D) or (T, D)."""
@@ -128,6 +160,7 @@ class ElmoModel:
             warnings.warn(
                 f"{num_cut:,} of {len(sentences):,} texts are longer than {self._limit} tokens and were cut; "
                 "load the model with a larger limit to keep them whole",
+                ElmokitWarning,
                 stacklevel=4,
             )
         return [sentence[: self._limit] for sentence in sentences]

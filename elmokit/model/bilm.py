@@ -16,7 +16,7 @@ from elmokit.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, P
 from elmokit.errors import InputError
 from elmokit.model.char_encoder import CharEncoder
 from elmokit.model.lstm import LSTMStack, LSTMState, StackRun
-from elmokit.model.packing import invert, plan_packing
+from elmokit.model.packing import Packing, invert, plan_packing
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,16 @@ class BiLM(nn.Module):
         self.forward_lstm = LSTMStack(config.lstm)
         self.backward_lstm = LSTMStack(config.lstm)
 
+    def pack_weights(self, *, rounded: bool = False) -> None:
+        """From now on, run with weights packed for this machine's kernels, wherever no gradient is asked for.
+
+        For whoever owns the model and reads much with it. Weights that change are packed anew, unless they are written
+        through ``.data``. ``rounded`` keeps those of the LSTMs in eight bits.
+        """
+        self.char_encoder.pack_weights()
+        self.forward_lstm.pack_weights(rounded=rounded)
+        self.backward_lstm.pack_weights(rounded=rounded)
+
     def zero_state(self, num_rows: int) -> BiLMState:
         """The state of rows that have read nothing."""
         return BiLMState(self.forward_lstm.zero_state(num_rows), self.backward_lstm.zero_state(num_rows))
@@ -106,12 +116,8 @@ class BiLM(nn.Module):
             forward, backward = (_read(*call) for call in calls)
         else:
             forward, backward = (future.result() for future in [executor.submit(_read_only, *call) for call in calls])
-        from_forward_N, from_backward_N = invert(packing.forward_N), invert(packing.backward_N)
-        layers = [torch.cat([tokens_NP, tokens_NP], dim=1)]
-        for forward_NP, backward_NP in zip(forward.outputs, backward.outputs, strict=True):
-            layers.append(torch.cat([forward_NP[from_forward_N], backward_NP[from_backward_N]], dim=1))
         final = BiLMState(forward.final, backward.final).select(invert(packing.rows_B))
-        return RaggedLayers(torch.stack(layers), final)
+        return RaggedLayers(_gather_layers(tokens_NP, forward.outputs, backward.outputs, packing), final)
 
     def forward(self, char_ids_BTC: Tensor, start: BiLMState | None = None) -> PaddedLayers:
         """Run padded sentences given without boundaries; the result has them: T + 2 positions."""
@@ -129,6 +135,24 @@ class BiLM(nn.Module):
         padded_BTLD = ragged.layers_LND.new_zeros(*with_boundaries_BT.shape, num_layers, width)
         padded_BTLD[with_boundaries_BT] = ragged.layers_LND.transpose(0, 1)
         return PaddedLayers(padded_BTLD.transpose(1, 2), with_boundaries_BT, ragged.final)
+
+
+def _gather_layers(tokens_NP: Tensor, forward: list[Tensor], backward: list[Tensor], packing: Packing) -> Tensor:
+    """Lay both directions' packed outputs side by side in the sentences' order, over the token layer: (L, N, D)."""
+    num_positions, width = tokens_NP.shape
+    if torch.is_grad_enabled() and any(outputs_NP.requires_grad for outputs_NP in (tokens_NP, *forward, *backward)):
+        from_forward_N, from_backward_N = invert(packing.forward_N), invert(packing.backward_N)
+        pairs = zip(forward, backward, strict=True)
+        halves = [(left_NP[from_forward_N], right_NP[from_backward_N]) for left_NP, right_NP in pairs]
+        return torch.stack([torch.cat(pair, dim=1) for pair in [(tokens_NP, tokens_NP), *halves]])
+    # Without gradients each value is written once, where it belongs: layers are the largest thing in memory.
+    layers_LND = tokens_NP.new_empty(1 + len(forward), num_positions, 2 * width)
+    layers_LND[0, :, :width] = tokens_NP
+    layers_LND[0, :, width:] = tokens_NP
+    for layer_ND, forward_NP, backward_NP in zip(layers_LND[1:], forward, backward, strict=True):
+        layer_ND[:, :width].index_copy_(0, packing.forward_N, forward_NP)
+        layer_ND[:, width:].index_copy_(0, packing.backward_N, backward_NP)
+    return layers_LND
 
 
 def _read(

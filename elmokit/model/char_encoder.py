@@ -22,7 +22,7 @@ WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: filters x position
 
 
 class CharEncoder(nn.Module):
-    """Character embedding, convolutions, max-pool, highways, projection (SPEC of the published models)."""
+    """Character embedding, convolutions, max-pool, highways, projection: as in the published models."""
 
     def __init__(self, config: CharEncoderConfig, token_dim: int) -> None:
         super().__init__()
@@ -58,6 +58,13 @@ class CharEncoder(nn.Module):
         for highway in self.highways:
             pooled_WF = highway(pooled_WF)
         return pooled_WF if self.projection is None else _linear(self.projection, pooled_WF, self._ready)
+
+    def pack_weights(self) -> None:
+        """From now on, run with packed weights wherever no gradient is asked for."""
+        self._ready.packed = True
+        for highway in self.highways:
+            assert isinstance(highway, Highway)
+            highway.ready.packed = True
 
     def filters(self) -> list[tuple[Tensor, Tensor]]:
         """The weight and bias of every width's filters."""
@@ -117,17 +124,17 @@ class Highway(nn.Module):
             nn.init.normal_(linear.weight, std=math.sqrt(1.0 / dim))
             nn.init.zeros_(linear.bias)
         nn.init.constant_(self.gate.bias, -2.0)  # starts near the identity
-        self._ready = ReadyProducts()
+        self.ready = ReadyProducts()
 
     def forward(self, inputs_WF: Tensor) -> Tensor:
         """Return the mix, (W, F)."""
-        gate_WF = torch.sigmoid(_linear(self.gate, inputs_WF, self._ready, name="gate"))
-        transform_WF = torch.relu(_linear(self.transform, inputs_WF, self._ready, name="transform"))
+        gate_WF = torch.sigmoid(_linear(self.gate, inputs_WF, self.ready, name="gate"))
+        transform_WF = torch.relu(_linear(self.transform, inputs_WF, self.ready, name="transform"))
         return torch.lerp(inputs_WF, transform_WF, gate_WF)
 
 
 def _linear(linear: nn.Linear, inputs_WF: Tensor, ready: ReadyProducts, *, name: str = "") -> Tensor:
-    """The layer's outputs. Without gradients a word's do not depend, to the last bit, on the words beside it."""
+    """The layer's outputs. With packed weights a word's do not depend, to the last bit, on the words beside it."""
     if torch.is_grad_enabled() and (linear.weight.requires_grad or inputs_WF.requires_grad):
         outputs: Tensor = linear(inputs_WF)
         return outputs.to(inputs_WF.dtype)  # under autocast only the product is in fewer bits

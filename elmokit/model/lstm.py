@@ -17,7 +17,15 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
-from elmokit.model.products import MixedProduct, Product, ReadyProducts, exact_product, kernels_for, rounded_product
+from elmokit.model.products import (
+    MixedProduct,
+    Product,
+    ReadyProducts,
+    TorchProduct,
+    exact_product,
+    kernels_for,
+    rounded_product,
+)
 
 FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
 Drop = Callable[[Tensor], Tensor]
@@ -66,11 +74,11 @@ class LSTMStack(nn.Module):
             assert isinstance(layer, LSTMLayer)
             layer.mixed = True
 
-    def round_weights(self) -> None:
-        """Run every layer in eight bits from now on (`LSTMLayer.round_weights`)."""
+    def pack_weights(self, *, rounded: bool) -> None:
+        """Run every layer with packed weights from now on (`LSTMLayer.pack_weights`)."""
         for layer in self.layers:
             assert isinstance(layer, LSTMLayer)
-            layer.round_weights()
+            layer.pack_weights(rounded=rounded)
 
     def forward(
         self, inputs_NP: Tensor, batch_sizes: Sequence[int], start: LSTMState, *, drop: Drop | None = None
@@ -120,9 +128,9 @@ class LSTMLayer(nn.Module):
         if self.projection is not None:
             nn.init.xavier_uniform_(self.projection)
 
-    def round_weights(self) -> None:
-        """From now on, run with the weights in eight bits wherever no gradient is asked for."""
-        self._round = True
+    def pack_weights(self, *, rounded: bool) -> None:
+        """From now on, run with packed weights wherever no gradient is asked for; ``rounded``: in eight bits."""
+        self._round, self._ready.packed = rounded, True
 
     def forward(
         self, inputs_NP: Tensor, batch_sizes: Sequence[int], hidden_BP: Tensor, cell_BC: Tensor
@@ -142,7 +150,8 @@ class LSTMLayer(nn.Module):
         make = rounded_product if self._round else exact_product
         kind = "int8" if self._round else "fp32"
         return _Products(
-            self._ready.get(f"{kind} inputs", self.input_weight, make),
+            # All steps' inputs are one large product, at which torch is as good: no second copy of these weights.
+            self._ready.get(f"{kind} inputs", self.input_weight, rounded_product if self._round else TorchProduct),
             self._ready.get(f"{kind} recurrent", self.recurrent_weight, make),
             None if self.projection is None else self._ready.get(f"{kind} projection", self.projection, make),
         )

@@ -1,4 +1,4 @@
-"""An LSTM's matrix products: by torch, or by the compiled kernels with float32 or eight-bit weights.
+"""A model's matrix products: by torch, or by the compiled kernels with float32 or eight-bit weights.
 
 Shapes: b rows, P inputs, G outputs.
 """
@@ -85,9 +85,14 @@ class MixedProduct:
 
 
 class ReadyProducts:
-    """Products of a module's weights, made at first use and again whenever a weight has changed."""
+    """Products of a module's weights: by torch, or once they are packed by the kernels.
+
+    Packed weights are copies, made at first use and again whenever a weight has changed. What is written through
+    ``.data`` changes a weight without a trace, so only those who own a model may pack it.
+    """
 
     def __init__(self) -> None:
+        self.packed = False
         self._made: dict[str, tuple[tuple[int, int], Product]] = {}
 
     def __reduce__(self) -> tuple[type["ReadyProducts"], tuple[()]]:
@@ -96,6 +101,8 @@ class ReadyProducts:
 
     def get(self, name: str, weight_GP: Tensor, make: Callable[[Tensor], Product]) -> Product:
         """The product with a weight; one weight always has the same name and the same maker."""
+        if not self.packed:
+            return TorchProduct(weight_GP)
         # A tensor made in inference mode has no version, and cannot be written to.
         version = weight_GP.data_ptr(), 0 if weight_GP.is_inference() else weight_GP._version
         made = self._made.get(name)

@@ -8,7 +8,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,14 @@ class Writer:
         """Begin a save once the one before is done; what it saves must be a copy that nobody changes any more."""
         self.wait()
         self._saving = self._thread.submit(save)
+
+    def is_free(self, *, within: float) -> bool:
+        """Whether the last save is on the disk after so many seconds at most; raises what went wrong with it."""
+        if self._saving is not None:
+            if not wait([self._saving], timeout=within).done:
+                return False
+            self.wait()
+        return True
 
     def wait(self) -> None:
         """Until the last save is on the disk; raises what went wrong with it."""
@@ -94,6 +102,18 @@ def load_newest(folder: Path) -> Checkpoint | None:
             warnings.warn(f"{error}; going on from the checkpoint before it", ElmokitWarning, stacklevel=2)
     if found:
         raise WeightsError(f"{folder}: none of its {len(found)} checkpoints is intact; start again in another folder")
+    return None
+
+
+def newest_facts(folder: Path) -> dict[str, Any] | None:
+    """The facts of the newest checkpoint that has intact ones; its tensors are not looked at."""
+    for place in reversed(checkpoints(folder)):
+        try:
+            check_sums(place, (FACTS,))
+            facts: dict[str, Any] = json.loads((place / FACTS).read_text("utf-8"))
+        except (WeightsError, ValueError, OSError):
+            continue  # whoever loads a checkpoint warns of it
+        return facts
     return None
 
 

@@ -6,10 +6,13 @@ DistributedDataParallel is not used: it hooks into one backward pass, and a step
 """
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -24,6 +27,9 @@ from elmokit.pretrain.optimizer import RowGradients
 # the one that hangs, and all together must stay below a minute.
 PATIENCE = timedelta(seconds=25)
 LONG_PATIENCE = timedelta(days=2)  # where one process works and the others know it: text is being prepared
+BEAT = 5.0  # seconds after which a process that works alone tells the others that it lives
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class World:
     size: int
     device: torch.device
     waiting: dist.ProcessGroup | None = None  # for long waits; None if there is nobody to wait for
+    beating: dist.ProcessGroup | None = None  # for waits in which the others are heard
 
     @property
     def is_first(self) -> bool:
@@ -63,8 +70,9 @@ def join_world() -> Iterator[World]:
         dist.init_process_group(backend, timeout=PATIENCE, device_id=device_id)
         # Always gloo: nccl has no wait that leaves the GPU alone.
         waiting = dist.new_group(backend="gloo", timeout=LONG_PATIENCE)
+        beating = dist.new_group(backend="gloo", timeout=PATIENCE)
     try:
-        yield World(rank, size, device, waiting)
+        yield World(rank, size, device, waiting, beating)
     finally:
         dist.destroy_process_group()
 
@@ -74,6 +82,45 @@ def wait_for_all(world: World) -> None:
     if world.waiting is not None:
         with _together():
             dist.barrier(group=world.waiting)
+
+
+def wait_in_touch(is_ready: Callable[[float], bool], world: World) -> None:
+    """Go on when every process is ready, however long that takes, as long as all of them are alive.
+
+    ``is_ready`` is called again and again, and may wait for so many seconds. A process that hangs is noticed as in
+    a step, by its silence.
+    """
+    while True:
+        num_ready = torch.tensor([int(is_ready(BEAT))])
+        if world.beating is not None:
+            with _together():
+                dist.all_reduce(num_ready, group=world.beating)
+        if int(num_ready) == world.size:
+            return
+
+
+def work_in_touch(work: Callable[[], Found], world: World) -> Found:
+    """Do what may take longer in one process than in another; the result is there when all are done."""
+    if world.size == 1:
+        return work()
+    working: Future[Found] = Future()
+
+    def run() -> None:
+        try:
+            working.set_result(work())
+        except BaseException as error:  # noqa: BLE001  it is raised again where the result is asked for
+            working.set_exception(error)
+
+    def is_done(within: float) -> bool:
+        if not wait([working], timeout=within).done:
+            return False
+        working.result()
+        return True
+
+    # Not a pool's thread: that would be waited for when another process is lost.
+    threading.Thread(target=run, daemon=True).start()
+    wait_in_touch(is_done, world)
+    return working.result()
 
 
 @contextmanager

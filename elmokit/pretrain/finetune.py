@@ -9,6 +9,7 @@ Until it is done, its work is in a folder beside the output, ``OUTPUT.work``: ca
     begun.json           what was begun
     corpus/, heldout/    the prepared texts
     softmax/, model/     the runs: first the output layer alone where it is new, then everything
+    lock                 held as long as a process works here
 """
 
 import json
@@ -16,6 +17,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +29,26 @@ from elmokit.embed.files import find_inputs
 from elmokit.errors import ConfigError, InputError, OutputError
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import Softmax
-from elmokit.pretrain.checkpoint import load_newest
+from elmokit.pretrain.checkpoint import load_newest, newest_facts
+from elmokit.pretrain.claim import claimed
 from elmokit.pretrain.distributed import World, wait_for_all
+from elmokit.pretrain.origin import check_origin
 from elmokit.pretrain.perplexity import held_out_look
+from elmokit.pretrain.pretraining import find_vocab, warn_of_cut_words
 from elmokit.pretrain.recipe import DataSettings, Positive, Recipe, SoftmaxSettings, TrainingSettings, VocabSettings
 from elmokit.pretrain.run import CHECKPOINTS, HeldOut, LookAtHeldOut, Report, train
 from elmokit.pretrain.saved_lm import load_language_model, save_language_model
 from elmokit.pretrain.trainer import Trainer
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
-from elmokit.text.vocab import Vocab, read_vocab
-from elmokit.weights.folder import CONFIG, SOFTMAX
+from elmokit.text.vocab import Vocab
+from elmokit.weights.folder import CONFIG, has_softmax
 from elmokit.weights.saved import shapes_of
 from elmokit.weights.source import Source, build_bilm, file_hashes, load_saved
 
 ONE_EPOCH = TrainingSettings(epochs=1.0)
-BEGUN = "begun.json"
+BEGUN, CORPUS, HELDOUT = "begun.json", "corpus", "heldout"
+SOFTMAX_RUN, MODEL_RUN = "softmax", "model"
 OPTIMIZER = "optimizer/"  # before the names of the optimiser's tensors in a checkpoint
 
 
@@ -80,6 +86,8 @@ class _Begin:
     options: dict[str, Any] | None
     corpus: Corpus
     look: LookAtHeldOut | None
+    is_new: bool
+    """Whether its output layer has learned nothing yet."""
 
 
 def finetune(
@@ -91,57 +99,62 @@ def finetune(
     world: World | None = None,
     report: Report | None = None,
     stop: threading.Event | None = None,
+    num_workers: int = 1,
     prepare_progress: Callable[[int], None] | None = None,
 ) -> Finetuned:
     """Tune the model of ``source`` on ``data.train`` and save it as a folder.
 
     The folder has the architecture and, if there are any, the published options of the source, so that it can be
     written back as HDF5. ``data.heldout`` is looked at as in pretraining; the model saved is always the last. When
-    ``stop`` is set it saves its work and returns; the same call goes on. ``prepare_progress`` is told how many
-    characters of a text are prepared.
+    ``stop`` is set it saves its work and returns; the same call goes on. ``num_workers`` processes prepare the text,
+    and ``prepare_progress`` is told how many characters of it are done.
     """
     settings = settings or FinetuneSettings()
     world = world or World(0, 1, torch.device("cpu"))
     report, stop = report or _say_nothing, stop or threading.Event()
     output = Path(output)
     work = work_folder(output)
-    is_new = not has_softmax(source)
-    _check(settings, is_new=is_new)
-    if world.is_first:
-        _open_work(work, output, source, settings)
-    wait_for_all(world)
-    begin = _load(source, data, settings, work, world, prepare_progress)
-    if is_new:
+    _check(settings, output, is_new=not has_softmax(source))
+    begun = {"source": file_hashes(source), "softmax_epochs": settings.softmax_epochs} if world.is_first else {}
+    with claimed(work, world):
+        if world.is_first:
+            _note_begin(work, begun)
+        begin = _load(source, data, settings, work, partial(_prepare, data, work, world, num_workers, prepare_progress))
+        found = _tune(begin, settings, work, world, report, stop)
+        if found.is_finished and world.is_first:
+            name = Path(source[1] if isinstance(source, tuple) else source).resolve().name
+            description = f"Fine-tuned from {name} on {begin.corpus.num_tokens:,} tokens of text."
+            save_language_model(begin.model, begin.vocab, output, options=begin.options, description=description)
+        wait_for_all(world)
+    if found.is_finished and world.is_first:
+        shutil.rmtree(work)
+    return found
+
+
+def _tune(
+    begin: _Begin, settings: FinetuneSettings, work: Path, world: World, report: Report, stop: threading.Event
+) -> Finetuned:
+    """Learn; the model of ``begin`` is changed in place."""
+    if begin.is_new:
         first = _trainer(begin, settings, world, only_softmax=True)
-        _run(first, work / "softmax", look=None, report=report, stop=stop)
+        _run(first, work / SOFTMAX_RUN, look=None, report=report, stop=stop)
         if not first.is_over:
             return Finetuned(is_finished=False, num_steps=first.step, before=None, after=None)
     trainer = _trainer(begin, settings, world, only_softmax=False)
     if settings.run_dir is not None:
         _load_sums(trainer, settings.run_dir)
+    wait_for_all(world)  # some have loaded the model sooner than others
     before = begin.look(trainer) if begin.look else None
-    _run(trainer, work / "model", look=begin.look, report=report, stop=stop)
+    _run(trainer, work / MODEL_RUN, look=begin.look, report=report, stop=stop)
     if not trainer.is_over:
         return Finetuned(is_finished=False, num_steps=trainer.step, before=before, after=None)
     after = begin.look(trainer) if begin.look else None
-    if world.is_first:
-        name = Path(source[1] if isinstance(source, tuple) else source).resolve().name
-        description = f"Fine-tuned from {name} on {begin.corpus.num_tokens:,} tokens of text."
-        save_language_model(trainer.model, begin.vocab, output, options=begin.options, description=description)
-    wait_for_all(world)
-    if world.is_first:
-        shutil.rmtree(work)
     return Finetuned(is_finished=True, num_steps=trainer.step, before=before, after=after)
 
 
 def work_folder(output: Path) -> Path:
     """Where the work is until it is done."""
     return output.parent / f"{output.name}.work"
-
-
-def has_softmax(source: Source) -> bool:
-    """Whether a saved model has an output layer; published ones never have."""
-    return not isinstance(source, tuple) and (Path(source) / SOFTMAX).is_file()
 
 
 def _trainer(begin: _Begin, settings: FinetuneSettings, world: World, *, only_softmax: bool) -> Trainer:
@@ -161,8 +174,8 @@ def _run(trainer: Trainer, run_dir: Path, *, look: LookAtHeldOut | None, report:
 # What there is at the beginning
 
 
-def _check(settings: FinetuneSettings, *, is_new: bool) -> None:
-    """Refuse settings that would have no effect."""
+def _check(settings: FinetuneSettings, output: Path, *, is_new: bool) -> None:
+    """Refuse settings that would have no effect, and an output that is something else."""
     if not is_new and (settings.new_vocab is not None or settings.softmax_epochs is not None):
         raise InputError(
             "the model has an output layer and keeps its words; "
@@ -170,21 +183,16 @@ def _check(settings: FinetuneSettings, *, is_new: bool) -> None:
         )
     if is_new and settings.run_dir is not None:
         raise InputError("the model has no output layer, so it is of no run of ours; leave out run_dir (--run-dir)")
-
-
-def _open_work(work: Path, output: Path, source: Source, settings: FinetuneSettings) -> None:
-    """Make the folder for the work, or find that it goes on with the same model."""
     if output.exists() and not (output / CONFIG).is_file() and (output.is_file() or any(output.iterdir())):
         raise OutputError(f"{output}: exists and is not a model of ours; name a new folder")
-    begun = {"source": file_hashes(source), "softmax_epochs": settings.softmax_epochs}
+
+
+def _note_begin(work: Path, begun: dict[str, Any]) -> None:
+    """Write down what the work begins with, or find that it goes on with the same."""
     note = work / BEGUN
-    try:
-        work.mkdir(exist_ok=True)
-        if not note.exists():
-            with atomic_file(note) as new:
-                new.write_text(json.dumps(begun, indent=2) + "\n", "utf-8")
-    except OSError as error:
-        raise OutputError(f"{work}: cannot be written: {error.strerror or error}; write elsewhere") from error
+    if not note.exists():
+        with atomic_file(note) as new:
+            new.write_text(json.dumps(begun, indent=2) + "\n", "utf-8")
     if json.loads(note.read_text("utf-8")) != begun:
         raise ConfigError(
             f"{work}: holds the unfinished tuning of another model; "
@@ -192,58 +200,71 @@ def _open_work(work: Path, output: Path, source: Source, settings: FinetuneSetti
         )
 
 
+def _prepare(
+    data: DataSettings,
+    work: Path,
+    world: World,
+    num_workers: int,
+    progress: Callable[[int], None] | None,
+    config: BiLMConfig,
+) -> Corpus:
+    """The text; the first process prepares it, and the held-out text. Another text than the work's is refused."""
+    if world.is_first:
+        _prepare_texts(data, work, config.char_encoder.max_chars, num_workers, progress)
+    wait_for_all(world)
+    return Corpus.open(work / CORPUS)
+
+
+def _prepare_texts(
+    data: DataSettings, work: Path, max_chars: int, num_workers: int, progress: Callable[[int], None] | None
+) -> None:
+    facts = newest_facts(work / MODEL_RUN / CHECKPOINTS) or newest_facts(work / SOFTMAX_RUN / CHECKPOINTS)
+
+    def check(fingerprint: str) -> None:  # before anything is replaced
+        if facts is not None:
+            check_origin(facts["follows"], {"text": fingerprint})
+
+    for name, patterns, accept in ((CORPUS, data.train, check), (HELDOUT, data.heldout, None)):
+        if patterns or name == CORPUS:
+            corpus = prepare_corpus(
+                find_inputs(patterns),
+                work / name,
+                tokenized=data.tokenized,
+                split=data.split,
+                language=data.language,
+                max_chars=max_chars,
+                num_workers=num_workers,
+                progress=progress,
+                accept=accept,
+            )
+            if name == CORPUS:
+                warn_of_cut_words(corpus)
+
+
 def _load(
     source: Source,
     data: DataSettings,
     settings: FinetuneSettings,
     work: Path,
-    world: World,
-    progress: Callable[[int], None] | None,
+    prepare: Callable[[BiLMConfig], Corpus],
 ) -> _Begin:
     if has_softmax(source):
         assert not isinstance(source, tuple)
         loaded = load_language_model(source)
-        corpus, heldout = _prepare(data, loaded.model.bilm.config, work, world, progress)
+        corpus = prepare(loaded.model.bilm.config)
         model, vocab, options = loaded.model, loaded.vocab, loaded.options
     else:
         saved = load_saved(source)
-        corpus, heldout = _prepare(data, saved.config, work, world, progress)
-        vocab = _new_vocab(corpus, settings.new_vocab or VocabSettings())
+        corpus = prepare(saved.config)
+        vocab = find_vocab(settings.new_vocab or VocabSettings(), corpus)
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(settings.training.seed)
             softmax = Softmax(len(vocab), saved.config.lstm.proj_dim)
         model, options = LanguageModel(build_bilm(saved), softmax), saved.options
     look = None
-    if heldout is not None:
-        look = held_out_look(heldout, vocab, max_tokens=settings.training.heldout_tokens)
-    return _Begin(model, vocab, options, corpus, look)
-
-
-def _prepare(
-    data: DataSettings, config: BiLMConfig, work: Path, world: World, progress: Callable[[int], None] | None
-) -> tuple[Corpus, Corpus | None]:
-    """The text and the held-out text; the first process prepares them."""
-    texts = {"corpus": data.train, "heldout": data.heldout}
-    if world.is_first:
-        for name, patterns in texts.items():
-            if patterns or name == "corpus":
-                prepare_corpus(
-                    find_inputs(patterns),
-                    work / name,
-                    tokenized=data.tokenized,
-                    split=data.split,
-                    language=data.language,
-                    max_chars=config.char_encoder.max_chars,
-                    progress=progress,
-                )
-    wait_for_all(world)
-    return Corpus.open(work / "corpus"), Corpus.open(work / "heldout") if data.heldout else None
-
-
-def _new_vocab(corpus: Corpus, settings: VocabSettings) -> Vocab:
-    if settings.file is not None:
-        return read_vocab(settings.file)
-    return Vocab.from_counts(corpus.word_counts(), max_size=settings.max_size, min_count=settings.min_count)
+    if data.heldout:
+        look = held_out_look(Corpus.open(work / HELDOUT), vocab, max_tokens=settings.training.heldout_tokens)
+    return _Begin(model, vocab, options, corpus, look, is_new=not has_softmax(source))
 
 
 def _load_sums(trainer: Trainer, run_dir: Path) -> None:

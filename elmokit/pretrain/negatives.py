@@ -27,10 +27,11 @@ class Negatives:
 
 
 def draw_negatives(count: int, *, num_words: int, key: tuple[int, ...]) -> Negatives:
-    """Draw ``count`` distinct words; the same ``key`` gives the same words on every machine."""
+    """Draw ``count`` distinct words; the same ``key`` gives the same words in every process of a run."""
     if not 0 < count <= num_words:
         raise InputError(f"{count} distinct negatives from {num_words} words; use the full softmax instead")
-    # Philox is a counter: its numbers follow from the key alone, in every version of numpy.
+    # The bits follow from the key alone. numpy may change in a later version what it makes of them, and `exp` may
+    # round otherwise on another machine.
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
     drawn = np.empty(0, dtype=np.int64)
     while True:

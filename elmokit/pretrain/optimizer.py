@@ -71,8 +71,8 @@ class RunOptimizer:
         norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in gradients])))
         if not math.isfinite(norm):
             raise ConfigError(
-                f"the gradient's norm is {norm}, so nothing can be learned from here on; go on from the last "
-                "checkpoint in a new run folder with a lower learning_rate, or with clip_norm"
+                f"the gradient's norm is {norm}, so nothing can be learned from here on; "
+                "begin a new run, in another folder, with a lower learning_rate or clip_norm"
             )
         if self._clip_norm is not None and norm > self._clip_norm:
             torch._foreach_mul_(gradients, self._clip_norm / norm)

@@ -28,7 +28,7 @@ from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import LSTMStack, LSTMState, StackRun
 from elmokit.pretrain.contexts import WINDOW_WORDS, Sentences, read_contexts, run_both
-from elmokit.pretrain.distributed import World, sum_over_processes
+from elmokit.pretrain.distributed import World, sum_over_processes, work_in_touch
 from elmokit.pretrain.run import HeldOut
 from elmokit.pretrain.saved_lm import check_belongs
 from elmokit.pretrain.trainer import Trainer, direction_threads
@@ -39,6 +39,7 @@ from elmokit.text.vocab import Vocab
 
 NUM_ROWS = 256  # as the published models were evaluated
 STEPS_AT_ONCE = 32  # of rows that carry their state; it changes no number
+SHORT_NAME = 12  # digits of a fingerprint
 WARM_UP_STEPS = 160  # of a row: zero states are felt for 100 to 150
 
 
@@ -111,6 +112,7 @@ def held_out_look(corpus: Corpus, vocab: Vocab, *, max_tokens: int) -> Callable[
             forward_perplexity=found.forward,
             backward_perplexity=found.backward,
             perplexity=found.arithmetic_mean,
+            text=f"{corpus.fingerprint[:SHORT_NAME]}, {corpus.num_tokens} words",
         )
 
     return look
@@ -129,23 +131,28 @@ def _measure_sentences(
     executor: Executor | None,
 ) -> Perplexity:
     target_ids = corpus.target_ids(vocab).astype(np.int64)
-    forward = backward = 0.0
-    num_targets = num_unknown = 0
-    mine = np.arange(world.rank, corpus.num_sentences, world.size)
-    for window in _windows(corpus, mine):
-        sentences = _gather(corpus, window, target_ids)
-        for batch in read_contexts(model.bilm, sentences, states, batch_size=num_rows, executor=executor):
-            surprises = run_both(
-                executor,
-                model.softmax.negative_log_probs,
-                (batch.forward_MP, batch.forward_targets_M),
-                (batch.backward_MP, batch.backward_targets_M),
-            )
-            forward += float(surprises[0].sum(dtype=torch.double))
-            backward += float(surprises[1].sum(dtype=torch.double))
-            num_targets += len(batch.forward_targets_M)
-            num_unknown += int((batch.forward_targets_M == vocab.unk_id).sum())
-    sums = torch.tensor([forward, backward, num_targets, num_unknown], dtype=torch.double, device=world.device)
+
+    def read_share() -> list[float]:
+        forward = backward = 0.0
+        num_targets = num_unknown = 0
+        mine = np.arange(world.rank, corpus.num_sentences, world.size)
+        for window in _windows(corpus, mine):
+            sentences = _gather(corpus, window, target_ids)
+            for batch in read_contexts(model.bilm, sentences, states, batch_size=num_rows, executor=executor):
+                surprises = run_both(
+                    executor,
+                    model.softmax.negative_log_probs,
+                    (batch.forward_MP, batch.forward_targets_M),
+                    (batch.backward_MP, batch.backward_targets_M),
+                )
+                forward += float(surprises[0].sum(dtype=torch.double))
+                backward += float(surprises[1].sum(dtype=torch.double))
+                num_targets += len(batch.forward_targets_M)
+                num_unknown += int((batch.forward_targets_M == vocab.unk_id).sum())
+        return [forward, backward, num_targets, num_unknown]
+
+    # Shares can take minutes, and one more than another.
+    sums = torch.tensor(work_in_touch(read_share, world), dtype=torch.double, device=world.device)
     forward, backward, targets, unknown = sum_over_processes(sums, world).tolist()
     return _perplexity(forward, backward, int(targets), int(unknown))
 
@@ -231,7 +238,16 @@ def _by_time(values_RU: NDArray[Any]) -> NDArray[Any]:
 
 
 def _perplexity(forward: float, backward: float, num_targets: int, num_unknown: int) -> Perplexity:
-    return Perplexity(math.exp(forward / num_targets), math.exp(backward / num_targets), num_targets, num_unknown)
+    means = forward / num_targets, backward / num_targets
+    return Perplexity(exp_or_inf(means[0]), exp_or_inf(means[1]), num_targets, num_unknown)
+
+
+def exp_or_inf(surprise: float) -> float:
+    """The perplexity for a mean surprise: infinite where no float is large enough, as after a run has gone wild."""
+    try:
+        return math.exp(surprise)
+    except OverflowError:
+        return math.inf
 
 
 def _first_sentences(corpus: Corpus, max_tokens: int | None) -> Corpus:

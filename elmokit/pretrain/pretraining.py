@@ -14,22 +14,25 @@ A run is a folder. To start the same run again is to go on with it:
 """
 
 import json
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from elmokit.atomic import atomic_file, remove_leftovers
 from elmokit.embed.files import find_inputs
-from elmokit.errors import ConfigError, OutputError
+from elmokit.errors import ConfigError, ElmokitWarning
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.checkpoint import checkpoints
-from elmokit.pretrain.distributed import World, join_world, wait_for_all
+from elmokit.pretrain.checkpoint import newest_facts
+from elmokit.pretrain.claim import claimed
+from elmokit.pretrain.distributed import join_world, wait_for_all
 from elmokit.pretrain.event_log import event_log
+from elmokit.pretrain.origin import Origin, check_origin, recipe_origin
 from elmokit.pretrain.perplexity import held_out_look
-from elmokit.pretrain.recipe import Recipe
+from elmokit.pretrain.recipe import Recipe, VocabSettings
 from elmokit.pretrain.run import CHECKPOINTS, HeldOut, LogLine, Report, RunPlan, train
 from elmokit.pretrain.saved_lm import save_language_model
 from elmokit.pretrain.trainer import Trainer
@@ -38,7 +41,7 @@ from elmokit.text.preparation import prepare_corpus
 from elmokit.text.vocab import Vocab, read_vocab
 
 RECIPE, TEXT, HELDOUT, VOCAB = "recipe.json", "text", "heldout", "vocab.txt"
-EVENTS, BEST, MODEL, FINISHED, LOCK = "tensorboard", "best", "model", "finished.json", "lock"
+EVENTS, BEST, MODEL, FINISHED = "tensorboard", "best", "model", "finished.json"
 
 PrepareProgress = Callable[[int], None]
 """Is told how many characters of a text are prepared."""
@@ -60,9 +63,9 @@ def pretrain(
     they share; each of them reports the same.
     """
     run_dir = Path(run_dir)
-    with join_world() as world, _claimed(run_dir, world):
+    with join_world() as world, claimed(run_dir, world):
         if world.is_first:
-            _prepare(recipe, run_dir, num_workers=num_workers, progress=prepare_progress)
+            _prepare(recipe, run_dir, world.device, num_workers=num_workers, progress=prepare_progress)
         wait_for_all(world)
         vocab = read_vocab(run_dir / VOCAB)
         trainer = Trainer(recipe, Corpus.open(run_dir / TEXT), vocab, world=world)
@@ -94,35 +97,62 @@ def pretrain(
     return run_dir / MODEL
 
 
-def _prepare(recipe: Recipe, run_dir: Path, *, num_workers: int, progress: PrepareProgress | None) -> None:
-    """Make the texts, the vocabulary and the recipe's copy, where they are not there already."""
-    data = recipe.data
-    if not data.train:
+def _prepare(
+    recipe: Recipe, run_dir: Path, device: torch.device, *, num_workers: int, progress: PrepareProgress | None
+) -> None:
+    """Make the texts, the vocabulary and the recipe's copy, where they are not there already.
+
+    What the run in this folder cannot go on with is refused before anything of it is replaced.
+    """
+    if not recipe.data.train:
         raise ConfigError("the recipe names no text; give data.train, files or patterns")
+    facts = newest_facts(run_dir / CHECKPOINTS)
+
+    def check(now: Origin) -> None:
+        if facts is not None:
+            check_origin(facts["follows"], now)
+
+    def prepare(name: str, patterns: tuple[str, ...], accept: Callable[[str], None] | None) -> Corpus:
+        return prepare_corpus(
+            find_inputs(patterns),
+            run_dir / name,
+            tokenized=recipe.data.tokenized,
+            split=recipe.data.split,
+            language=recipe.data.language,
+            max_chars=recipe.model.char_encoder.max_chars,
+            num_workers=num_workers,
+            progress=progress,
+            accept=accept,
+        )
+
+    check(recipe_origin(recipe, device))
     remove_leftovers(run_dir)
-    corpora = {}
-    for name, patterns in ((TEXT, data.train), (HELDOUT, data.heldout)):
-        if patterns:
-            corpora[name] = prepare_corpus(
-                find_inputs(patterns),
-                run_dir / name,
-                tokenized=data.tokenized,
-                split=data.split,
-                language=data.language,
-                max_chars=recipe.model.char_encoder.max_chars,
-                num_workers=num_workers,
-                progress=progress,
-            )
-    vocab = find_vocab(recipe, corpora[TEXT])
+    corpus = prepare(TEXT, recipe.data.train, lambda fingerprint: check({"text": fingerprint}))
+    warn_of_cut_words(corpus)
+    vocab = find_vocab(recipe.vocab, corpus)
+    check({"vocabulary": vocab.fingerprint})
+    if recipe.data.heldout:
+        prepare(HELDOUT, recipe.data.heldout, None)
     with atomic_file(run_dir / VOCAB) as new:
         new.write_bytes(vocab.to_text().encode())
-    if not checkpoints(run_dir / CHECKPOINTS):  # a run that goes on may yet refuse this recipe
+    if facts is None:  # a run that goes on keeps its recipe until it has accepted this one
         _write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
 
 
-def find_vocab(recipe: Recipe, corpus: Corpus) -> Vocab:
-    """The vocabulary that the recipe names, or the one that follows from the text."""
-    settings = recipe.vocab
+def warn_of_cut_words(corpus: Corpus) -> None:
+    """Say how many words of a text are longer than the model can read."""
+    if corpus.num_cut_words:
+        max_chars = corpus.meta.settings.max_chars
+        warnings.warn(
+            f"{corpus.num_cut_words:,} of the text's {corpus.num_words:,} distinct words have more than "
+            f"{max_chars - 2} bytes and are read without the rest (max_chars = {max_chars})",
+            ElmokitWarning,
+            stacklevel=2,
+        )
+
+
+def find_vocab(settings: VocabSettings, corpus: Corpus) -> Vocab:
+    """The vocabulary that the settings name, or the one that follows from the text."""
     if settings.file is not None:
         return read_vocab(settings.file)
     return Vocab.from_counts(corpus.word_counts(), max_size=settings.max_size, min_count=settings.min_count)
@@ -151,27 +181,3 @@ def _finished_step(run_dir: Path) -> int | None:
 def _write_json(path: Path, content: dict[str, object]) -> None:
     with atomic_file(path) as new:
         new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-
-
-@contextmanager
-def _claimed(run_dir: Path, world: World) -> Iterator[None]:
-    """Keep other runs out of the folder; the system lets go of the lock when the process ends, however it ends."""
-    if not world.is_first:
-        yield
-        return
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        file = (run_dir / LOCK).open("wb")
-    except OSError as error:
-        raise OutputError(f"{run_dir}: cannot be written: {error.strerror}; name another run folder") from error
-    with file:
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OutputError(
-                    f"{run_dir}: another process is training in it; wait for it, or name another run folder"
-                ) from None
-        yield

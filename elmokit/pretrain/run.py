@@ -16,7 +16,7 @@ from elmokit.atomic import atomic_file, remove_leftovers
 from elmokit.errors import WeightsError
 from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.checkpoint import Writer, load_newest, save_checkpoint
-from elmokit.pretrain.distributed import sum_over_processes, wait_for_all
+from elmokit.pretrain.distributed import sum_over_processes, wait_for_all, wait_in_touch
 from elmokit.pretrain.trainer import StepLoss, Trainer, direction_threads
 
 LOG_EVERY = 20  # steps that a line of the log is the mean of
@@ -60,6 +60,7 @@ class HeldOut:
     forward_perplexity: float
     backward_perplexity: float
     perplexity: float  # the mean of both
+    text: str  # names it, and how much of it was read: perplexities of different ones cannot be compared
 
 
 Report = Callable[[RunPlan | LogLine | HeldOut], None]
@@ -103,11 +104,12 @@ def train(
                     found = look(trainer)
                     log.write(found)
                     report(found)
-                    if trainer.best is None or found.perplexity < trainer.best:
-                        trainer.best = found.perplexity
+                    if trainer.note_perplexity(found.perplexity, found.text):
+                        _wait_for(writer, trainer)
                         if world.is_first:
                             writer.begin(partial(save_best, copy.deepcopy(trainer.model).to("cpu")))
                 if trainer.step % settings.checkpoint_every == 0 or _must_end(trainer):
+                    _wait_for(writer, trainer)
                     checkpoint = trainer.checkpoint()
                     checkpoint.facts["unlogged"] = [(asdict(loss), took) for loss, took in unlogged]
                     if world.is_first:
@@ -132,6 +134,11 @@ class RunLog:
         if self.writes:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"kind": type(entry).__name__, **asdict(entry)}) + "\n")
+
+
+def _wait_for(writer: Writer, trainer: Trainer) -> None:
+    """Until the save before is done: the first process may have to wait for its disk, and the others for it."""
+    wait_in_touch(lambda seconds: writer.is_free(within=seconds), trainer.world)
 
 
 def _must_end(trainer: Trainer) -> bool:

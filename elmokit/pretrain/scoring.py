@@ -24,6 +24,7 @@ from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import PIECE_BYTES
 from elmokit.pretrain.contexts import WINDOW_WORDS, Contexts, Sentences, read_contexts
+from elmokit.pretrain.perplexity import exp_or_inf
 from elmokit.pretrain.saved_lm import check_belongs, load_language_model
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
 from elmokit.text.tokens import tokenize
@@ -64,12 +65,12 @@ class SentenceScore:
     @property
     def forward_perplexity(self) -> float:
         """Of T tokens and the end."""
-        return math.exp(-self.forward_total / (len(self.tokens) + 1))
+        return exp_or_inf(-self.forward_total / (len(self.tokens) + 1))
 
     @property
     def backward_perplexity(self) -> float:
         """Of T tokens and the start."""
-        return math.exp(-self.backward_total / (len(self.tokens) + 1))
+        return exp_or_inf(-self.backward_total / (len(self.tokens) + 1))
 
     @property
     def perplexity(self) -> float:
@@ -122,6 +123,7 @@ class Scorer:
                 "no use. The perplexity of running text can be measured with 'carry'"
             )
         self.model = model.to(device).eval()
+        self.model.bilm.pack_weights()
         self.vocab = vocab
         if state == "warm" and warm is None:
             warm = warm_state(self.model.bilm)

@@ -35,7 +35,7 @@ class StepResult:
 @dataclass(frozen=True)
 class _DirectionRun:
     softmax: LossGrads
-    tokens_grad_WP: Tensor
+    tokens_grad_WP: Tensor | None  # None where the biLM is frozen
     final: LSTMState
 
 
@@ -48,25 +48,29 @@ def compute_gradients(
     scale: float,
     executor: Executor | None,
     mixed: bool = False,
+    frozen_bilm: bool = False,
 ) -> StepResult:
     """Set every parameter's gradient to that of ``scale`` times the two directions' summed losses.
 
     With ``mixed`` the token layer too learns with products in bfloat16, as LSTMs do after `LSTMStack.mix_precision`.
+    With ``frozen_bilm`` the softmax alone gets a gradient: what has none is neither shared nor moved.
     """
     model.zero_grad(set_to_none=True)
-    with torch.autocast(batch.char_ids_WC.device.type, dtype=torch.bfloat16, enabled=mixed):
+    autocast = torch.autocast(batch.char_ids_WC.device.type, dtype=torch.bfloat16, enabled=mixed)
+    with autocast, torch.set_grad_enabled(not frozen_bilm):
         tokens_WP = model.bilm.encode_tokens(batch.char_ids_WC)
     parts = (
         (model.bilm.forward_lstm, batch.forward, start.forward, drop("forward")),
         (model.bilm.backward_lstm, batch.backward, start.backward, drop("backward")),
     )
-    calls = [(model.softmax, tokens_WP.detach(), *part, scale) for part in parts]
+    calls = [(model.softmax, tokens_WP.detach(), *part, scale, frozen_bilm) for part in parts]
     if executor is None:
         forward, backward = [_run_direction(*call) for call in calls]
     else:
         futures = [executor.submit(_run_direction, *call) for call in calls]
         forward, backward = [future.result() for future in futures]
-    tokens_WP.backward(forward.tokens_grad_WP + backward.tokens_grad_WP)
+    if forward.tokens_grad_WP is not None and backward.tokens_grad_WP is not None:
+        tokens_WP.backward(forward.tokens_grad_WP + backward.tokens_grad_WP)
     rows = _softmax_gradients(model.softmax, batch, forward.softmax, backward.softmax, scale)
     final = BiLMState(forward.final, backward.final)
     return StepResult(forward.softmax.loss, backward.softmax.loss, rows, final)
@@ -80,18 +84,20 @@ def _run_direction(
     start: LSTMState,
     drop: Drop,
     scale: float,
+    frozen_bilm: bool,  # noqa: FBT001  an executor calls it
 ) -> _DirectionRun:
-    tokens_WP = tokens_WP.detach().requires_grad_()
+    tokens_WP = tokens_WP.detach().requires_grad_(not frozen_bilm)
     num_rows = start.hidden_LBP.shape[1]
     num_steps = len(batch.words_N) // num_rows
-    run = stack(functional.embedding(batch.words_N, tokens_WP), [num_rows] * num_steps, start, drop=drop)
-    top_NP = drop(run.outputs[-1])
+    with torch.set_grad_enabled(not frozen_bilm):  # here, because a thread has a setting of its own
+        run = stack(functional.embedding(batch.words_N, tokens_WP), [num_rows] * num_steps, start, drop=drop)
+        top_NP = drop(run.outputs[-1])
     if batch.candidates is None:
         found = full_loss(softmax, top_NP.detach(), batch.targets_N)
     else:
         found = sampled_loss(softmax, top_NP.detach(), batch.targets_N, batch.candidates)
-    top_NP.backward(found.hidden_NP * scale)
-    assert tokens_WP.grad is not None
+    if not frozen_bilm:
+        top_NP.backward(found.hidden_NP * scale)
     return _DirectionRun(found, tokens_WP.grad, run.final)
 
 

@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmokit.errors import ConfigError
 from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.batches import TrainingBatches
@@ -19,6 +18,7 @@ from elmokit.pretrain.checkpoint import Checkpoint
 from elmokit.pretrain.distributed import World, gather_rows, sum_gradients
 from elmokit.pretrain.dropout import RowDropout
 from elmokit.pretrain.optimizer import RunOptimizer
+from elmokit.pretrain.origin import Origin, check_origin, precision_on, recipe_origin
 from elmokit.pretrain.recipe import Recipe, TrainingSettings
 from elmokit.pretrain.step import compute_gradients
 from elmokit.text.corpus import Corpus
@@ -28,9 +28,6 @@ from elmokit.text.vocab import Vocab
 LAST_SHARE = 0.05  # of the learning rate, at the end of a schedule that falls
 DIRECTION_KEYS = {"forward": 0, "backward": 1}
 DROPOUT_KEY = 1
-FINGERPRINTS = {"text", "vocabulary"}
-# What a run may change when it goes on: how long it lasts, and how often it looks and saves.
-FREE_SETTINGS = {"epochs", "steps", "hours", "evaluate_every", "heldout_tokens", "checkpoint_every", "keep_checkpoints"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,8 @@ class Trainer:
             torch.manual_seed(settings.seed)
             model = LanguageModel.untrained(recipe.model, len(vocab)) if model is None else model
         self.model = model.to(world.device)
-        self.mixed = uses_bfloat16(settings, world.device)
+        self.model.bilm.pack_weights()  # for what is read without learning: held-out text, or all if it is frozen
+        self.mixed = precision_on(world.device, settings) == "bf16"
         if self.mixed:
             self.model.bilm.forward_lstm.mix_precision()
             self.model.bilm.backward_lstm.mix_precision()
@@ -85,6 +83,7 @@ class Trainer:
         self.step = 0
         self.seconds = 0.0  # of training, over all pieces of the run
         self.best: float | None = None  # held-out perplexity
+        self.best_text: str | None = None  # whose perplexity that is
         self.stop_asked = False  # in any process
 
     @property
@@ -108,10 +107,15 @@ class Trainer:
         # what the clip cuts and how fast Adagrad slows down.
         scale = 0.5 / settings.num_rows
         result = compute_gradients(
-            self.model, batch, self.state, drop=drop, scale=scale, executor=executor, mixed=self.mixed
+            self.model,
+            batch,
+            self.state,
+            drop=drop,
+            scale=scale,
+            executor=executor,
+            mixed=self.mixed,
+            frozen_bilm=self.frozen_bilm,
         )
-        if self.frozen_bilm:
-            self.model.bilm.zero_grad(set_to_none=True)  # what has no gradient is neither shared nor moved
         # The first process's clock and anyone's wish to stop travel with the losses, so that all end at one step.
         clock = torch.tensor([seconds if self.world.is_first else 0.0, float(stop)], device=self.world.device)
         shared = torch.cat([torch.stack([result.forward_loss, result.backward_loss]).float(), clock])
@@ -125,6 +129,16 @@ class Trainer:
         num_targets = settings.num_rows * settings.unroll_steps
         return StepLoss(forward / num_targets, backward / num_targets, norm, rate)
 
+    def note_perplexity(self, found: float, text: str) -> bool:
+        """Note a held-out perplexity, and return whether it is the best; those of another ``text`` do not count."""
+        # A checkpoint of an older version does not say which text its best was of: it is taken for this one.
+        is_other_text = self.best_text not in (None, text)
+        is_best = self.best is None or is_other_text or found < self.best
+        if is_best:
+            self.best = found
+        self.best_text = text
+        return is_best
+
     def checkpoint(self) -> Checkpoint:
         """A copy of everything that the next step follows from."""
         state = gather_rows(self.state, self.world)
@@ -136,18 +150,15 @@ class Trainer:
         facts = {
             "seconds": self.seconds,
             "best": self.best,
+            "best_text": self.best_text,
             "cursors": [asdict(cursor) for cursor in self.batches.cursors()],
-            "follows": self._follows(),
+            "follows": self._origin(),
         }
         return Checkpoint(self.step, {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}, facts)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Be again where the checkpoint was made; the number of processes may be another."""
-        if changed := list(_differences(checkpoint.facts["follows"], self._follows())):
-            raise ConfigError(
-                f"the run in this folder began otherwise ({'; '.join(changed)}); "
-                "name another run folder, or give the recipe and the text that it began with"
-            )
+        check_origin(checkpoint.facts["follows"], self._origin())
         parts = _by_kind(checkpoint.tensors)
         device = self.world.device
         self.model.load_state_dict(parts["model"])
@@ -156,27 +167,12 @@ class Trainer:
         whole = BiLMState.from_parts(parts["state"]).select(mine)
         self.state = BiLMState.from_parts({name: part.to(device) for name, part in whole.parts().items()})
         self.batches.resume([Cursor(**_as_tuples(values)) for values in checkpoint.facts["cursors"]])
-        self.step, self.seconds, self.best = checkpoint.step, checkpoint.facts["seconds"], checkpoint.facts["best"]
+        self.step, self.seconds = checkpoint.step, checkpoint.facts["seconds"]
+        self.best, self.best_text = checkpoint.facts["best"], checkpoint.facts.get("best_text")
 
-    def _follows(self) -> dict[str, Any]:
-        """What must be the same for a run to go on."""
-        free = FREE_SETTINGS
-        if self.recipe.training.schedule != "constant":
-            free = free - {"epochs", "steps"}
-        return {
-            "model": self.recipe.model.model_dump(mode="json"),
-            "softmax": self.recipe.softmax.model_dump(mode="json"),
-            "training": self.recipe.training.model_dump(mode="json", exclude=free),
-            "text": self.corpus.fingerprint,
-            "vocabulary": self.vocab.fingerprint,
-        }
-
-
-def uses_bfloat16(settings: TrainingSettings, device: torch.device) -> bool:
-    """Whether the large products of a run are in bfloat16."""
-    if settings.precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return settings.precision == "bf16"
+    def _origin(self) -> Origin:
+        fingerprints = {"text": self.corpus.fingerprint, "vocabulary": self.vocab.fingerprint}
+        return recipe_origin(self.recipe, self.world.device) | fingerprints
 
 
 def planned_steps(settings: TrainingSettings, corpus: Corpus) -> int | None:
@@ -217,16 +213,6 @@ def direction_threads(device: torch.device) -> Iterator[Executor | None]:
             future.result()
         torch.set_num_threads(num_threads)  # what a thread sets for itself is also the default of new threads
         yield executor
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> Iterator[str]:
-    """What was changed, field by field; a fingerprint says nothing but that it did."""
-    for name, new in now.items():
-        old = before.get(name)
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from _differences(old, new, f"{where}{name}.")
-        elif old != new:
-            yield f"another {name}" if name in FINGERPRINTS else f"{where}{name} was {old}, now {new}"
 
 
 def _by_kind(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:

@@ -6,6 +6,7 @@ one more than in a model's character table, so that 0 is left for "no word here"
 Shapes: W words, B sentences, T tokens in the longest of them, C ids a word (max_chars).
 """
 
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from elmokit.config import (
     NO_WORD,
     PAD_CHAR,
 )
-from elmokit.errors import InputError
+from elmokit.errors import ElmokitWarning, InputError
 
 CharIds = npt.NDArray[np.int64]
 
@@ -79,7 +80,8 @@ def encode_words(words: Sequence[str], *, max_chars: int) -> EncodedWords:
 def pad_sentences(sentences: Sequence[Sequence[str]], *, max_chars: int) -> CharIds:
     """Return the ids of all sentences side by side, (B, T, max_chars), zeros after each one's last word.
 
-    No sentence boundaries are added. This is the layout of AllenNLP's ``batch_to_ids``.
+    No sentence boundaries are added. This is the layout of AllenNLP's ``batch_to_ids``. Words that are cut are reported
+    by a warning.
     """
     for sentence in sentences:
         _check(sentence, max_chars)
@@ -89,6 +91,10 @@ def pad_sentences(sentences: Sequence[Sequence[str]], *, max_chars: int) -> Char
     words = [word for sentence in sentences for word in sentence]
     real_BT = np.arange(num_tokens) < lengths_B[:, None]
     char_ids_BTC[real_BT] = encode_words(words, max_chars=max_chars).char_ids_WC
+    cut_words = CutWords(max_chars=max_chars)
+    cut_words.add(words)
+    if message := cut_words.message():
+        warnings.warn(message, ElmokitWarning, stacklevel=2)
     return char_ids_BTC
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ def prepare_corpus(
     max_chars: int = 50,
     num_workers: int = 1,
     progress: Callable[[int], None] | None = None,
+    accept: Callable[[str], None] | None = None,
 ) -> Corpus:
     """Turn text files, plain, .gz or .xz, into a prepared corpus in ``folder``.
 
@@ -55,13 +57,16 @@ def prepare_corpus(
     of characters done so far.
 
     A folder that has the same text under the same settings is opened at once. A folder with another corpus is
-    replaced when the new one is whole.
+    replaced when the new one is whole. ``accept`` is called before that with the new one's fingerprint, and can
+    raise an error.
     """
     lines = read_lines(names := [str(path) for path in _as_list(files)])
     settings = CorpusSettings(tokenized=tokenized, split=split, language=language, max_chars=max_chars)
     _check(names, settings, num_workers)
     sources = tuple(_describe(name) for name in names)
     fingerprint = _fingerprint(sources, settings)
+    if accept is not None:
+        accept(fingerprint)
     folder = Path(folder)
     if corpus := _open_same(folder, fingerprint):
         return corpus
@@ -175,8 +180,10 @@ def _encode(texts: list[str], settings: CorpusSettings) -> _EncodedChunk:
 def _encode_in_order(
     chunks: Iterable[list[Line]], settings: CorpusSettings, num_workers: int
 ) -> Iterator[tuple[list[Line], _EncodedChunk]]:
-    if num_workers == 1:
-        for chunk in chunks:
+    chunks = iter(chunks)
+    first = list(islice(chunks, 2))
+    if num_workers == 1 or len(first) < 2:  # for one chunk, processes are not worth their start
+        for chunk in chain(first, chunks):
             yield chunk, _encode([line.text for line in chunk], settings)
         return
     # Spawned, not forked: the caller may have threads (torch has), and a fork can hang on them.
@@ -184,7 +191,7 @@ def _encode_in_order(
     pool = ProcessPoolExecutor(num_workers, mp_context=context, initializer=_start_worker)
     pending: deque[tuple[list[Line], Future[_EncodedChunk]]] = deque()
     try:
-        for chunk in chunks:
+        for chunk in chain(first, chunks):
             pending.append((chunk, pool.submit(_encode, [line.text for line in chunk], settings)))
             if len(pending) > num_workers * CHUNKS_AHEAD:  # a bound on what is in memory
                 oldest, result = pending.popleft()

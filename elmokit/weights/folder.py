@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -107,6 +107,11 @@ def load_folder(folder: str | Path) -> SavedBiLM:
         name.removeprefix(START_STATE): tensors.pop(name) for name in sorted(tensors) if name.startswith(START_STATE)
     }
     return SavedBiLM(config.bilm, tensors, options=config.options, start_state=start_state or None)
+
+
+def has_softmax(source: object) -> TypeGuard[str | Path]:
+    """Whether a model is a folder of ours with an output layer."""
+    return isinstance(source, str | Path) and (Path(source) / CONFIG).is_file() and (Path(source) / SOFTMAX).is_file()
 
 
 def load_softmax(folder: str | Path) -> SavedSoftmax:

@@ -62,7 +62,8 @@ def read_datasets(path: str | Path, expected: Mapping[str, Shape]) -> Datasets:
 
 def write_datasets(path: str | Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays as plain contiguous float32 datasets. The same arrays give the same bytes."""
-    with h5py.File(path, "w") as file:
+    # Through Python's file a full disk is an OSError; HDF5's own driver notices late, and then crashes.
+    with Path(path).open("wb+") as stream, h5py.File(stream, "w") as file:
         for name, array in sorted(arrays.items()):
             file.create_dataset(name, data=array, dtype="<f4", track_times=False)
 

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from elmokit.errors import WeightsError
 from elmokit.model.bilm import BiLM
 from elmokit.weights.bilm_tf import read_bilm_tf
-from elmokit.weights.folder import CONFIG, TENSORS, load_folder
+from elmokit.weights.folder import CONFIG, SOFTMAX, TENSORS, VOCAB, load_folder
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.sums import sha256
 
@@ -46,20 +46,6 @@ PUBLISHED_FILES = (
 )
 
 
-@dataclass(frozen=True)
-class BiLMFacts:
-    """What a saved biLM is, in numbers."""
-
-    num_parameters: int
-    num_encoder_parameters: int
-    num_lstm_parameters: int
-    num_layers: int
-    width: int
-    num_bytes: int
-    """Of the tensors in memory, start state included."""
-    has_start_state: bool
-
-
 def load_saved(source: Source) -> SavedBiLM:
     """Load a saved biLM of any format."""
     found = _locate(source)
@@ -76,30 +62,14 @@ def build_bilm(saved: SavedBiLM) -> BiLM:
     return bilm.eval()
 
 
-def describe(saved: SavedBiLM) -> BiLMFacts:
-    """Count what a saved biLM holds."""
-    sizes = {name: tensor.numel() for name, tensor in saved.tensors.items()}
-    encoder = sum(size for name, size in sizes.items() if name.startswith("char_encoder."))
-    total = sum(sizes.values())
-    tensors = [*saved.tensors.values(), *(saved.start_state or {}).values()]
-    return BiLMFacts(
-        num_parameters=total,
-        num_encoder_parameters=encoder,
-        num_lstm_parameters=total - encoder,
-        num_layers=saved.config.num_layers,
-        width=saved.config.width,
-        num_bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors),
-        has_start_state=saved.start_state is not None,
-    )
-
-
 def file_hashes(source: Source) -> dict[str, str]:
-    """The SHA-256 of each file that ``load_saved`` would read, by file name."""
+    """The SHA-256 of each file of a saved model, by file name."""
     found = _locate(source)
     if isinstance(found, PublishedPair):
         paths = [found.options_path, found.weights_path]
     else:
         paths = [found / CONFIG, found / TENSORS]
+        paths += [path for name in (SOFTMAX, VOCAB) if (path := found / name).is_file()]
     try:
         return {path.name: sha256(path) for path in paths}
     except OSError as error:

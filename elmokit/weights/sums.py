@@ -32,7 +32,7 @@ def read_sums(folder: Path) -> dict[str, str]:
     except FileNotFoundError:
         raise WeightsError(
             f"{path}: missing, so the files cannot be checked; get the whole folder, or if you trust it, "
-            f"run there: sha256sum *.json *.safetensors > {SUMS}"
+            f"run there: sha256sum $(ls | grep -e json -e safetensors -e vocab.txt) > {SUMS}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise WeightsError(f"{path}: cannot be read: {error}") from error
