@@ -42,8 +42,8 @@ class Size:
 
 
 SIZES = {
-    # More than one window of Embedder.iter_layers (4,096 sentences), so that the peak is the one of any input.
-    "paper": Size(BiLMConfig(), 2, 4, 5, 512, (120_000,)),
+    # Several windows of Embedder.iter_layers, so that the peak is the one of any input.
+    "paper": Size(BiLMConfig(), 2, 4, 5, 512, (40_000,)),
     "small": Size(
         BiLMConfig(char_encoder=CharEncoderConfig(num_highway=1), lstm=LSTMConfig(cell_dim=1024, proj_dim=128)),
         sorted_batches=4,

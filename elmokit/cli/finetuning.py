@@ -94,8 +94,9 @@ def _tune(
 ) -> None:
     from elmokit.pretrain.distributed import join_world
     from elmokit.pretrain.finetune import finetune as tune
-    from elmokit.pretrain.finetune import has_softmax, work_folder
+    from elmokit.pretrain.finetune import work_folder
     from elmokit.pretrain.recipe import Recipe
+    from elmokit.weights.folder import has_softmax
 
     stop = threading.Event()
     with (
