@@ -1,9 +1,8 @@
 """A pretraining run between two steps: the model, and everything that the next step follows from."""
 
 import math
-import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elmokit.embed.engine import direction_executor
 from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.batches import TrainingBatches
@@ -197,22 +197,13 @@ def learning_rate(settings: TrainingSettings, step: int, num_steps: int | None) 
 
 @contextmanager
 def direction_threads(device: torch.device) -> Iterator[Executor | None]:
-    """A thread for each direction, each on one core; none where a GPU does the work."""
-    if device.type != "cpu":
-        yield None
-        return
-    num_threads = torch.get_num_threads()
-    both = threading.Barrier(2)
-
-    def start() -> None:
-        torch.set_num_threads(1)
-        both.wait()
-
-    with ThreadPoolExecutor(2, initializer=start) as executor:
-        for future in [executor.submit(both.wait) for _ in range(2)]:
-            future.result()
-        torch.set_num_threads(num_threads)  # what a thread sets for itself is also the default of new threads
+    """A thread for each direction, each on one core; none where a GPU does the work, or torch may use one core only."""
+    executor = direction_executor() if device.type == "cpu" else None
+    try:
         yield executor
+    finally:
+        if executor is not None:
+            executor.shutdown()
 
 
 def _by_kind(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:

@@ -15,6 +15,21 @@ static long word_length(const int64_t *ids, long num_chars) {
     return num_chars;
 }
 
+/* Write every word's length; 0 if an id has no row in the tables. */
+static int measure_words(const int64_t *char_ids, int64_t *lengths, long num_words, long num_chars) {
+    for (long at = 0; at < num_words * num_chars; at++)
+        if (char_ids[at] < 0 || char_ids[at] >= NUM_IDS) return 0;
+    for (long word = 0; word < num_words; word++)
+        lengths[word] = word_length(char_ids + word * num_chars, num_chars);
+    return 1;
+}
+
+static long total(const int64_t *counts, long num_counts) {
+    long sum = 0;
+    for (long at = 0; at < num_counts; at++) sum += counts[at];
+    return sum;
+}
+
 INLINE void answer_window(const float *table, long width, const int64_t *ids, vec *answer) {
     const float *row = table + ids[0] * BLOCK;
     UNROLL for (int v = 0; v < VECTORS; v++) answer[v] = load(row + v * LANES);
@@ -97,12 +112,8 @@ static void spread_block(const float *table, long width, long count, const int64
 EXPORT int KERNEL(char_pool_backward)(const int64_t *char_ids, int64_t *lengths, long num_words, long num_chars,
                                       const float *table, const int64_t *widths, const int64_t *counts,
                                       long num_banks, const float *grad, float *table_grad) {
-    for (long at = 0; at < num_words * num_chars; at++)
-        if (char_ids[at] < 0 || char_ids[at] >= NUM_IDS) return 1;
-    for (long word = 0; word < num_words; word++)
-        lengths[word] = word_length(char_ids + word * num_chars, num_chars);
-    long num_filters = 0;
-    for (long bank = 0; bank < num_banks; bank++) num_filters += counts[bank];
+    if (!measure_words(char_ids, lengths, num_words, num_chars)) return 1;
+    const long num_filters = total(counts, num_banks);
     for (long bank = 0; bank < num_banks; bank++) {
         for (long first = 0; first < counts[bank]; first += BLOCK) {
             const long left = counts[bank] - first, count = left < BLOCK ? left : BLOCK;
@@ -120,12 +131,8 @@ EXPORT int KERNEL(char_pool_backward)(const int64_t *char_ids, int64_t *lengths,
 EXPORT int KERNEL(char_pool)(const int64_t *char_ids, int64_t *lengths, long num_words, long num_chars,
                              const float *table, const float *bias, const int64_t *widths, const int64_t *counts,
                              long num_banks, float *pooled, int use_tanh) {
-    for (long at = 0; at < num_words * num_chars; at++)
-        if (char_ids[at] < 0 || char_ids[at] >= NUM_IDS) return 1;
-    for (long word = 0; word < num_words; word++)
-        lengths[word] = word_length(char_ids + word * num_chars, num_chars);
-    long num_filters = 0;
-    for (long bank = 0; bank < num_banks; bank++) num_filters += counts[bank];
+    if (!measure_words(char_ids, lengths, num_words, num_chars)) return 1;
+    const long num_filters = total(counts, num_banks);
     for (long bank = 0; bank < num_banks; bank++) {
         for (long first = 0; first < counts[bank]; first += BLOCK) {
             const long left = counts[bank] - first, count = left < BLOCK ? left : BLOCK;
