@@ -198,6 +198,7 @@ def test_very_long_words_and_sentences_work(published_model: PublishedModel) -> 
         (lambda e: e.embed_layers([["a"]], batch_size=0), "batch_size 0"),
         (lambda e: e.embed_tokens([["a"]], layer=3), "layer 3"),
         (lambda e: e.embed_tokens([["a"]], layer="top"), "layer 'top'"),
+        (lambda e: e.embed_tokens([["a"]], layer=2.0), "layer 2.0"),
         (lambda e: e.encode(["a"], pooling="sum"), "pooling 'sum'"),
         (lambda e: Embedder(e.bilm, state="fresh"), "state 'fresh'"),
         (lambda e: Embedder(e.bilm, device="gpu"), "device 'gpu'"),

@@ -24,7 +24,7 @@ MIX = "mix:"
 def check_layer(layer: Layer, num_layers: int) -> None:
     """Refuse a layer that a model does not have."""
     numbers = range(-num_layers, num_layers)
-    if layer != "mean" and layer not in numbers:
+    if layer != "mean" and not (isinstance(layer, int) and layer in numbers):
         raise InputError(f"layer {layer!r}; expected 'mean' or a number from 0 to {num_layers - 1}")
 
 
