@@ -23,8 +23,8 @@ MIX = "mix:"
 
 def check_layer(layer: Layer, num_layers: int) -> None:
     """Refuse a layer that a model does not have."""
-    numbers = range(-num_layers, num_layers)
-    if layer != "mean" and not (isinstance(layer, int) and layer in numbers):
+    given: object = layer  # which need not be what the annotation says
+    if given != "mean" and not (isinstance(given, int) and -num_layers <= given < num_layers):
         raise InputError(f"layer {layer!r}; expected 'mean' or a number from 0 to {num_layers - 1}")
 
 
