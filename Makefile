@@ -41,10 +41,10 @@ $(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard elmokit/kerne
 		{ echo "'$(PYTHON)' has no venv; install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@.venv/bin/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv
 	@echo "Installing elmokit and its tools into .venv (minutes the first time, seconds later)"
-	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx]'
+	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,plot,tasks,train]'
 	@touch $@
 
 # Ray is half a gigabyte, and one slow proof needs it.
 $(READY_SLOW): $(READY)
-	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,ray]'
+	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,plot,ray,tasks,train]'
 	@touch $@

@@ -1,0 +1,97 @@
+"""Universal Dependencies: the ten columns of CoNLL-U.
+
+Syntactic words are read. Lines of multi-word tokens (``3-4``), lines of empty nodes (``8.1``) and comments are passed
+over.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmokit.errors import InputError
+from elmokit.text.lines import Line, read_lines
+
+NUM_COLUMNS = 10
+
+_ID, _FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _RELATION = 0, 1, 2, 3, 4, 6, 7
+_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
+_USED = (_FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _RELATION)
+
+
+@dataclass(frozen=True)
+class UDSentence:
+    """A sentence; every field has one value a token, as it is written: ``_`` where something is not annotated."""
+
+    tokens: tuple[str, ...]
+    upos: tuple[str, ...]
+    xpos: tuple[str, ...]
+    lemmas: tuple[str, ...]
+    heads: tuple[int, ...]
+    """Tokens counted from 1; 0 is the root's."""
+    relations: tuple[str, ...]
+
+
+def read_conllu(path: str | Path) -> Iterator[UDSentence]:
+    """Yield the sentences of a file; .gz and .xz are unpacked."""
+    return _read_sentences(read_lines([path]))
+
+
+def _read_sentences(lines: Iterable[Line]) -> Iterator[UDSentence]:
+    rows: list[tuple[Line, list[str]]] = []
+    for line in lines:
+        if not line.text.strip():
+            if rows:
+                yield _make_sentence(rows)
+                rows = []
+        elif not line.text.startswith("#"):
+            cells = line.text.split("\t")
+            if _is_word(line, cells, next_id=len(rows) + 1):
+                rows.append((line, cells))
+    if rows:
+        yield _make_sentence(rows)
+
+
+def _is_word(line: Line, cells: list[str], *, next_id: int) -> bool:
+    place = f"{line.path}, line {line.number}"
+    if len(cells) != NUM_COLUMNS:
+        raise InputError(
+            f"{place}: {len(cells)} columns in {line.text[:80]!r}, but CoNLL-U has {NUM_COLUMNS}, divided by tabs; "
+            "correct the line"
+        )
+    word_id = cells[_ID]
+    if _NO_WORD.fullmatch(word_id):
+        return False
+    if word_id != str(next_id):
+        raise InputError(
+            f"{place}: word id {word_id!r}, but {next_id} comes next in this sentence; a line, or the blank line "
+            "between two sentences, is missing: download the file again"
+        )
+    for column in _USED:
+        if not cells[column]:
+            raise InputError(
+                f"{place}: column {column + 1} is empty, but must have text, or _ for none; correct the line"
+            )
+    return True
+
+
+def _make_sentence(rows: list[tuple[Line, list[str]]]) -> UDSentence:
+    for line, cells in rows:
+        if not _is_number(cells[_HEAD]) or int(cells[_HEAD]) > len(rows):
+            raise InputError(
+                f"{line.path}, line {line.number}: head {cells[_HEAD]!r}, but it must be a number from 0 to "
+                f"{len(rows)}, the words of the sentence; correct the line"
+            )
+    columns = list(zip(*(cells for _, cells in rows), strict=True))
+    return UDSentence(
+        tokens=columns[_FORM],
+        upos=columns[_UPOS],
+        xpos=columns[_XPOS],
+        lemmas=columns[_LEMMA],
+        heads=tuple(int(head) for head in columns[_HEAD]),
+        relations=columns[_RELATION],
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10  # `int` refuses thousands of digits
