@@ -11,6 +11,7 @@ Sizes: paper; "paper, 32 rows"; small; "mini, 32 rows"; tiny, which only shows t
 """
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
+
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # as `elmokit pretrain` does; both sides have it
 
 import torch
 from gemm import gemm_rate, lstm_flops

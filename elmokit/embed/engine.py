@@ -25,6 +25,7 @@ from elmokit.weights.source import build_bilm
 
 Precision = Literal["fp32", "int8"]
 _setting_threads = threading.Lock()
+WORDS_AT_ONCE = 512  # by one thread: enough for a good product, and memory does not depend on the batch
 WORTH_TWO_THREADS = 16  # words
 WORDS_IN_STEP = 16
 
@@ -79,10 +80,11 @@ class Engine:
         return direction_executor() if self.device.type == "cpu" else None
 
     def _encode(self, words: list[str]) -> Tensor:
-        if self._executor is None or len(words) < WORTH_TWO_THREADS:
+        if len(words) < WORTH_TWO_THREADS:
             return self._encode_part(words)
-        middle = len(words) // 2
-        return torch.cat(list(self._executor.map(self._encode_part, (words[:middle], words[middle:]))))
+        size = min(WORDS_AT_ONCE, -(-len(words) // 2))
+        parts = [words[first : first + size] for first in range(0, len(words), size)]
+        return torch.cat(list((map if self._executor is None else self._executor.map)(self._encode_part, parts)))
 
     @torch.inference_mode()
     def _encode_part(self, words: list[str]) -> Tensor:

@@ -17,13 +17,14 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
+from elmokit.model.cell import advance_cell, cell_backward, stop_at_clip
+from elmokit.model.packing import steps_of
 from elmokit.model.products import (
     MixedProduct,
     Product,
     ReadyProducts,
     TorchProduct,
     exact_product,
-    kernels_for,
     rounded_product,
 )
 
@@ -199,7 +200,7 @@ def _run(
             gates_bG = gates_NG[offset : offset + size]
             cell_bC = cell_BC[:size]
             products.recurrent.add_to(gates_bG, hidden_BP[:size])
-            squashed_bC = _advance_cell(gates_bG, cell_bC, cell_bC, clips.cell, keep_gates=False)
+            squashed_bC = advance_cell(gates_bG, cell_bC, cell_bC, clips.cell, keep_gates=False)
             hidden_bP = outputs_NP[first + offset : first + offset + size]
             _project(squashed_bC, products.projection, hidden_bP, clips.projection)
             hidden_BP[:size] = hidden_bP
@@ -234,17 +235,17 @@ class _TrainableLSTM(torch.autograd.Function):
         squashed_NC = torch.empty_like(cells_NC)
         outputs_NP = gates_NG.new_empty(gates_NG.shape[0], hidden_BP.shape[1])
         before_bC = cell_BC
-        for step in _steps(rows.batch_sizes):
+        for step in steps_of(rows.batch_sizes):
             size = step.stop - step.start
             products.recurrent.add_to(gates_NG[step], hidden_BP[:size])
-            squashed_NC[step] = _advance_cell(
+            squashed_NC[step] = advance_cell(
                 gates_NG[step], before_bC[:size], cells_NC[step], clips.cell, keep_gates=True
             )
             _project(squashed_NC[step], products.projection, outputs_NP[step], clips.projection)
             hidden_BP[:size] = outputs_NP[step]
             before_bC = cells_NC[step]
         final_cell_BC = cell_BC.clone()
-        for step in _steps(rows.batch_sizes):  # rows that end early keep the cell of their own last step
+        for step in steps_of(rows.batch_sizes):  # rows that end early keep the cell of their own last step
             final_cell_BC[: step.stop - step.start] = cells_NC[step]
         ctx.save_for_backward(
             inputs_NP, input_weight_GP, recurrent_weight_GP, projection_PC, gates_NG, cells_NC, squashed_NC, outputs_NP
@@ -264,7 +265,7 @@ class _TrainableLSTM(torch.autograd.Function):
         projected_grad_NP = torch.empty_like(outputs_NP)  # at the projection, past its clip
         hidden_grad_BP = torch.zeros_like(rows.hidden_BP)
         cell_grad_BC = torch.zeros_like(rows.cell_BC)
-        steps = list(_steps(rows.batch_sizes))
+        steps = list(steps_of(rows.batch_sizes))
         make = MixedProduct if ctx.mixed else exact_product
         through_recurrence = make(recurrent_weight_GP.t())
         through_projection = None if projection_PC is None else make(projection_PC.t())
@@ -273,12 +274,12 @@ class _TrainableLSTM(torch.autograd.Function):
             size = step.stop - step.start
             before_bC = cells_NC[steps[index - 1]][:size] if index else rows.cell_BC[:size]
             grad_bP = torch.add(outputs_grad_NP[step], hidden_grad_BP[:size], out=projected_grad_NP[step])
-            _stop_at_clip(grad_bP, outputs_NP[step], clips.projection)
+            stop_at_clip(grad_bP, outputs_NP[step], clips.projection)
             grad_bC = grad_bP
             if through_projection is not None:
                 grad_bC = torch.empty_like(cells_NC[step])
                 through_projection.write_to(grad_bC, grad_bP)
-            _cell_backward(
+            cell_backward(
                 grad_bC, gates_NG[step], cells_NC[step], before_bC, cell_grad_BC[:size], gates_grad_NG[step], clips.cell
             )
             through_recurrence.write_to(hidden_grad_BP[:size], gates_grad_NG[step])
@@ -306,26 +307,6 @@ def _with_forget_bias(bias_G: Tensor) -> Tensor:
     return bias_G
 
 
-def _advance_cell(
-    gates_bG: Tensor, before_bC: Tensor, after_bC: Tensor, clip: float | None, *, keep_gates: bool
-) -> Tensor:
-    """Write the new cell into ``after_bC`` and return what it lets out; ``keep_gates`` squashes the gates in place."""
-    kernels = kernels_for(gates_bG)
-    if kernels is not None:
-        squashed_bC = torch.empty_like(after_bC)
-        kernels.cell_forward(gates_bG, before_bC, after_bC, squashed_bC, clip=clip, keep_gates=keep_gates)
-        return squashed_bC
-    num_cells = before_bC.shape[1]
-    gates_bG[:, : 3 * num_cells].sigmoid_()
-    gates_bG[:, 3 * num_cells :].tanh_()
-    let_in, forget, let_out, candidate = gates_bG.chunk(4, dim=1)
-    torch.mul(forget, before_bC, out=after_bC)
-    after_bC.addcmul_(let_in, candidate)
-    if clip is not None:
-        after_bC.clamp_(-clip, clip)
-    return after_bC.tanh().mul_(let_out)
-
-
 def _project(squashed_bC: Tensor, projection: Product | None, hidden_bP: Tensor, clip: float | None) -> None:
     """Write what a layer puts out into ``hidden_bP``."""
     if projection is None:
@@ -336,32 +317,6 @@ def _project(squashed_bC: Tensor, projection: Product | None, hidden_bP: Tensor,
         hidden_bP.clamp_(-clip, clip)
 
 
-def _cell_backward(
-    grad_bC: Tensor,
-    gates_bG: Tensor,
-    after_bC: Tensor,
-    before_bC: Tensor,
-    cell_grad_bC: Tensor,
-    gates_grad_bG: Tensor,
-    clip: float | None,
-) -> None:
-    """From the gradient of what the cell let out to those of its gates; moves ``cell_grad_bC`` one step back."""
-    kernels = kernels_for(gates_bG)
-    if kernels is not None:
-        kernels.cell_backward(grad_bC, gates_bG, after_bC, before_bC, cell_grad_bC, gates_grad_bG, clip=clip)
-        return
-    let_in, forget, let_out, candidate = gates_bG.chunk(4, dim=1)
-    in_grad, forget_grad, out_grad, candidate_grad = gates_grad_bG.chunk(4, dim=1)
-    squashed_bC = after_bC.tanh()
-    torch.mul(grad_bC * squashed_bC, let_out * (1 - let_out), out=out_grad)
-    cell_grad_bC.addcmul_(grad_bC * let_out, 1 - squashed_bC * squashed_bC)
-    _stop_at_clip(cell_grad_bC, after_bC, clip)
-    torch.mul(cell_grad_bC * candidate, let_in * (1 - let_in), out=in_grad)
-    torch.mul(cell_grad_bC * before_bC, forget * (1 - forget), out=forget_grad)
-    torch.mul(cell_grad_bC * let_in, 1 - candidate * candidate, out=candidate_grad)
-    cell_grad_bC.mul_(forget)
-
-
 def _over_steps(grad_NG: Tensor, inputs_NP: Tensor, *, mixed: bool) -> Tensor:
     """The gradient of a weight (G, P): one product over all steps."""
     if mixed:
@@ -369,23 +324,11 @@ def _over_steps(grad_NG: Tensor, inputs_NP: Tensor, *, mixed: bool) -> Tensor:
     return grad_NG.t() @ inputs_NP
 
 
-def _stop_at_clip(grad: Tensor, clipped: Tensor, clip: float | None) -> None:
-    if clip is not None:
-        grad.masked_fill_(clipped.abs() >= clip, 0.0)
-
-
 def _previous_outputs(outputs_NP: Tensor, rows: _Rows, steps: list[slice]) -> Tensor:
     """What every position's recurrence read: its row's output one step before."""
     earlier = [rows.hidden_BP[: rows.batch_sizes[0]]] if steps else []
     earlier += [outputs_NP[before][: now.stop - now.start] for before, now in pairwise(steps)]
     return torch.cat(earlier) if earlier else outputs_NP
-
-
-def _steps(batch_sizes: Sequence[int]) -> Iterator[slice]:
-    first = 0
-    for size in batch_sizes:
-        yield slice(first, first + size)
-        first += size
 
 
 def _chunks(batch_sizes: Sequence[int], *, bytes_a_row: int) -> Iterator[tuple[int, Sequence[int]]]:

@@ -6,7 +6,7 @@ positions are time-major with the longest sentence first, so that step t is the 
 Shapes: B sentences, N positions of all of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -44,3 +44,11 @@ def invert(permutation_N: Tensor) -> Tensor:
     inverse_N = torch.empty_like(permutation_N)
     inverse_N[permutation_N] = torch.arange(len(permutation_N), device=permutation_N.device)
     return inverse_N
+
+
+def steps_of(batch_sizes: Sequence[int]) -> Iterator[slice]:
+    """The packed positions of every step."""
+    first = 0
+    for size in batch_sizes:
+        yield slice(first, first + size)
+        first += size
