@@ -14,7 +14,6 @@ of work that is whole. The finished file is renamed to OUT, and the folder remov
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,8 +22,9 @@ from typing import Any, BinaryIO
 
 from elmokit.atomic import ADVICE, atomic_file
 from elmokit.errors import OutputError
+from elmokit.locking import LOCK, locked
 
-LOCK, JOURNAL, STATE = "lock", "job.json", "state-"
+JOURNAL, STATE = "job.json", "state-"
 OURS = (LOCK, JOURNAL, STATE, "vectors", "offsets", "lines", "finished", ".elmokit-")  # how our files' names begin
 
 
@@ -147,7 +147,7 @@ def open_partial(
     partial = Partial(target, job, resume=resume)
     with partial.explained():
         partial.folder.mkdir(exist_ok=True)
-    with _locked(partial.folder):
+    with locked(partial.folder, work="at work on it"):
         journal = _read_journal(partial.folder)
         same = journal is not None and journal["job"] == json.loads(json.dumps(job))
         _refuse_foreign_files(partial.folder)
@@ -164,22 +164,6 @@ def open_partial(
             partial.close()
             if not (resume and partial.done.lines):
                 partial.discard()
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; the system lets go of it when the process ends, however it ends."""
-    with (folder / LOCK).open("wb") as file:
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OutputError(
-                    f"{folder}: another process is at work on it; wait for it, or write elsewhere"
-                ) from None
-        yield
 
 
 def _read_journal(folder: Path) -> dict[str, Any] | None:

@@ -1,0 +1,201 @@
+"""From token strings to what task models read: rows of vectors, characters, layers.
+
+Shapes: B sequences, T tokens, W distinct words, K characters, V static vectors, L layers, D width.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import model_validator
+from torch import Tensor
+
+from elmokit.config import FrozenConfig
+from elmokit.encoders.static_vectors import StaticVectors
+from elmokit.errors import ConfigError, InputError
+from elmokit.tasks.inputs import Column, InputSizes, Spelling
+from elmokit.tasks.layers import NO_CHAR
+from elmokit.tasks.recipe import CharSettings, TaskRecipe, WordSettings
+
+OTHER_CHAR = NO_CHAR + 1  # then the ones that are known
+OTHER_WORD = 0  # its learned offset stays zero
+MOST_WORDS = 2**17  # whose rows and characters are remembered
+
+
+class InputVocab(FrozenConfig):
+    """What a model has to know of the text that it was trained on, to read any text."""
+
+    words: tuple[str, ...] = ()
+    """Those whose vectors are learned further, in the form in which they are looked up."""
+    chars: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _all_differ(self) -> Self:
+        for kind, listed in (("words", self.words), ("chars", self.chars)):
+            if len(set(listed)) != len(listed):
+                raise ValueError(f"{len(listed) - len(set(listed))} of the {kind} are listed twice")
+        return self
+
+
+class LayerSource(Protocol):
+    """Where the layers of token sequences come from, such as a `LayerStore`."""
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of vectors a token has."""
+
+    @property
+    def width(self) -> int:
+        """Width of a vector."""
+
+    def stack(self, sequences: Sequence[Sequence[str]], padded_to: int) -> Tensor:
+        """The layers of sequences side by side, (B, L, T, D) float32, zeros after a sequence's end."""
+
+
+def reads_elmo(recipe: TaskRecipe) -> bool:
+    """Whether a recipe's model reads the layers of a biLM."""
+    return recipe.elmo.model is not None and recipe.elmo.place != "none"
+
+
+def learn_inputs(sequences: Iterable[Sequence[str]], recipe: TaskRecipe) -> InputVocab:
+    """List the words and characters of training text, the most frequent first; equal counts go by code point."""
+    if recipe.words.trained and recipe.words.file is None:
+        raise ConfigError("words.trained is set, but words.file names no vectors to train; name some, or unset it")
+    counts = Counter(token for tokens in sequences for token in tokens)
+    words: Counter[str] = Counter()
+    chars: Counter[str] = Counter()
+    for token, count in counts.items():
+        if recipe.words.trained:
+            words[_look_up_form(token, recipe.words)] += count
+        if recipe.chars is not None:
+            for char in token[: recipe.chars.max_chars]:
+                chars[char] += count
+    least = 1 if recipe.chars is None else recipe.chars.min_count
+    return InputVocab(words=_by_count(words, 1), chars=_by_count(chars, least))
+
+
+class _Word(NamedTuple):
+    row: int
+    learned: int
+    chars_K: NDArray[np.int64]
+
+
+class ColumnMaker:
+    """Turns token sequences into a `Column` with all that a recipe's model reads."""
+
+    def __init__(
+        self, recipe: TaskRecipe, vocab: InputVocab, *, vectors: StaticVectors | None, layers: LayerSource | None
+    ) -> None:
+        _check_parts(recipe, vectors, layers)
+        self.recipe = recipe
+        self.vocab = vocab
+        self.vectors = vectors
+        self.layers = layers
+        self._learned = {word: row for row, word in enumerate(vocab.words, start=OTHER_WORD + 1)}
+        self._char_ids = {char: index for index, char in enumerate(vocab.chars, start=OTHER_CHAR + 1)}
+        self._look_up = lru_cache(MOST_WORDS)(self._read_word)
+
+    def make(self, sequences: Sequence[Sequence[str]]) -> Column:
+        """Set sequences side by side, padded on the right to the longest."""
+        lengths_B = _lengths(sequences)
+        mask_BT = np.arange(lengths_B.max()) < lengths_B[:, None]
+        distinct: dict[str, int] = {}
+        places = [distinct.setdefault(token, len(distinct)) for tokens in sequences for token in tokens]
+        _check_tokens(distinct)
+        places_BT = np.zeros(mask_BT.shape, dtype=np.int64)
+        places_BT[mask_BT] = places
+        words = [self._look_up(word) for word in distinct]
+        rows, learned = [word.row for word in words], [word.learned for word in words]
+        return Column(
+            mask_BT=torch.from_numpy(mask_BT),
+            words_BT=None if self.vectors is None else _spread(rows, places_BT, mask_BT),
+            learned_BT=_spread(learned, places_BT, mask_BT) if self.recipe.words.trained else None,
+            spelling=None if self.recipe.chars is None else _spell(words, places_BT, self.recipe.chars),
+            layers_BLTD=None if self.layers is None else self.layers.stack(sequences, mask_BT.shape[1]),
+        )
+
+    def sizes(self) -> InputSizes:
+        """What the columns' values range over."""
+        return InputSizes(
+            vectors_VD=self._vectors,
+            num_learned=len(self.vocab.words) + 1 if self.recipe.words.trained else 0,
+            num_chars=0 if self.recipe.chars is None else OTHER_CHAR + 1 + len(self.vocab.chars),
+            num_layers=0 if self.layers is None else self.layers.num_layers,
+            layer_dim=0 if self.layers is None else self.layers.width,
+        )
+
+    @cached_property
+    def _vectors(self) -> Tensor | None:
+        """(V, D), one tensor for all models of an ensemble: it is large, and none of them changes it."""
+        if self.vectors is None:
+            return None
+        return torch.from_numpy(self.vectors.matrix(unit_length=self.recipe.words.unit_length))
+
+    def _read_word(self, word: str) -> _Word:
+        words, chars = self.recipe.words, self.recipe.chars
+        read = "" if chars is None else word[: chars.max_chars]
+        return _Word(
+            row=0 if self.vectors is None else int(self.vectors.rows([word], lower=words.lower)[0]),
+            learned=self._learned.get(_look_up_form(word, words), OTHER_WORD),
+            chars_K=np.array([self._char_ids.get(char, OTHER_CHAR) for char in read], dtype=np.int64),
+        )
+
+
+def _spread(rows: list[int], places_BT: NDArray[np.int64], mask_BT: NDArray[np.bool_]) -> Tensor:
+    """The words' rows where the words stand, 0 on padding."""
+    return torch.from_numpy(np.where(mask_BT, np.array(rows, dtype=np.int64)[places_BT], 0))
+
+
+def _spell(words: list[_Word], places_BT: NDArray[np.int64], settings: CharSettings) -> Spelling:
+    widest = max((width for width, _ in settings.filters), default=1)
+    chars_WK = np.full((len(words), max(widest, *(len(word.chars_K) for word in words))), NO_CHAR, dtype=np.int64)
+    for row_K, word in zip(chars_WK, words, strict=True):
+        row_K[: len(word.chars_K)] = word.chars_K
+    return Spelling(chars_WK=torch.from_numpy(chars_WK), words_BT=torch.from_numpy(places_BT))
+
+
+def _look_up_form(word: str, settings: WordSettings) -> str:
+    return word.lower() if settings.lower == "always" else word
+
+
+def _by_count(counts: Counter[str], least: int) -> tuple[str, ...]:
+    kept = [name for name, count in counts.items() if count >= least]
+    return tuple(sorted(kept, key=lambda name: (-counts[name], name)))
+
+
+def _lengths(sequences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+    if not sequences:
+        raise InputError("no sequences; a column needs one at least")
+    for index, tokens in enumerate(sequences):
+        if isinstance(tokens, str):
+            raise InputError(f"sequence {index} is the string {tokens[:40]!r}; expected a list of tokens")
+        if not tokens:
+            raise InputError(f"sequence {index} of {len(sequences)} has no tokens; leave such examples out")
+    return np.array([len(tokens) for tokens in sequences], dtype=np.int64)
+
+
+def _check_tokens(words: Iterable[str]) -> None:
+    for word in words:
+        if not isinstance(word, str):
+            raise InputError(f"a token is {word!r}, of type {type(word).__name__}; expected a string")
+
+
+def _check_parts(recipe: TaskRecipe, vectors: StaticVectors | None, layers: LayerSource | None) -> None:
+    """A model without a part that its recipe asks for would learn all the same, and be taken for the other one."""
+    words, elmo = recipe.words, recipe.elmo
+    if (vectors is not None) != (words.file is not None):
+        given = "no static vectors" if vectors is None else "static vectors"
+        raise ConfigError(f"words.file is {words.file!r}, but {given} are given; the two must agree")
+    if (layers is not None) != reads_elmo(recipe):
+        given = "no layers" if layers is None else "layers"
+        raise ConfigError(
+            f"elmo.model is {elmo.model!r} and elmo.place {elmo.place!r}, but {given} of a biLM are given; "
+            "the two must agree"
+        )
+    elmo_is_input = reads_elmo(recipe) and elmo.place != "output"
+    if vectors is None and recipe.chars is None and not elmo_is_input:
+        raise ConfigError("the model would read nothing; set words.file, chars, or elmo.model with place 'input'")
