@@ -45,7 +45,6 @@ def _all_on_cpu(parameters: Iterable[nn.Parameter]) -> bool:
     return all(parameter.is_cpu for parameter in parameters)  # torch has no fused Adagrad for a GPU
 
 
-
 class RunOptimizer:
     """Clips all gradients by their common norm, then moves the weights."""
 

@@ -5,6 +5,7 @@ Shapes: B sentences, T tokens, K tags, H width of the upper biLSTM.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
 from elmokit.readers.conll2003 import TaggedSentence, read_conll2003
-from elmokit.tasks.crf import LinearChainCRF, rule_scores, viterbi_decode
+from elmokit.tasks.crf import LinearChainCRF, RuleScores, rule_scores, viterbi_decode
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.layers import BiRNN, VariationalDropout
 from elmokit.tasks.recipe import Share
@@ -87,7 +88,7 @@ class NERModel(nn.Module):
     def believe(self, batch: Batch[NERTarget]) -> list[ChainBelief]:
         """Every sentence's scores."""
         (column,) = batch.columns
-        transitions_KK = self.crf.transitions.detach().cpu().numpy()
+        transitions_KK = self.crf.transitions.detach().cpu().numpy().copy()  # training goes on with the parameter
         emissions = self(batch).cpu().numpy()
         lengths = column.mask_BT.sum(dim=1).tolist()
         return [
@@ -142,11 +143,16 @@ def collate(examples: Sequence[TaggedSentence], labels: NERLabels, labelled: boo
     return NERTarget(tags_BT)
 
 
+@lru_cache(maxsize=8)
+def _rules(tags: tuple[str, ...]) -> RuleScores:
+    return rule_scores(bioul_rules(tags), torch.zeros(()))
+
+
 def decode(belief: ChainBelief, example: TaggedSentence, labels: NERLabels) -> tuple[str, ...]:
     """The best tags that BIOUL allows, in BIO."""
     del example
     emissions_TK = torch.from_numpy(belief.emissions_TK)
-    rules = rule_scores(bioul_rules(labels.tags), emissions_TK)
+    rules = _rules(labels.tags)
     transitions_KK = torch.from_numpy(belief.transitions_KK) + rules.transitions_KK
     best = viterbi_decode(emissions_TK, transitions_KK, rules.start_K, rules.end_K)
     return tuple(bioul_to_bio([labels.tags[index] for index in best]))

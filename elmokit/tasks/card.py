@@ -1,0 +1,54 @@
+"""The model card of a task model: what it is, for whoever opens its folder."""
+
+import json
+from collections.abc import Mapping
+
+from elmokit.tasks.recipe import TaskRecipe
+
+PLACES = {
+    "input": "joined to the token vectors",
+    "output": "joined to the output of the lowest recurrent layer",
+    "both": "joined to the token vectors and to the output of the lowest recurrent layer",
+}
+
+
+def task_card(
+    *, name: str, task: str, recipe: TaskRecipe, num_parameters: int, has_bilm: bool, scores: Mapping[str, float]
+) -> str:
+    """The README.md of a folder called ``name``. ``scores`` are named as they are to be shown."""
+    training, elmo = recipe.training, recipe.elmo
+    part = "" if training.max_examples is None else f", at most {training.max_examples:,} examples"
+    bilm = "untrained" if elmo.untrained else "frozen, in the folder bilm"
+    rows = {
+        "Parameters": f"{num_parameters:,} learned for the task",
+        "ELMo": f"{bilm}; {PLACES[elmo.place]}" if has_bilm and elmo.place != "none" else "none",
+        "Learned with": f"{training.optimizer}, rate {training.learning_rate:g}, "
+        f"batches of {training.batch_size}, seed {training.seed}{part}",
+        **{score: f"{value:.4f}" for score, value in scores.items()},
+    }
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    return f"""---
+library_name: elmokit
+tags: [elmo, {task}]
+---
+
+# {name}
+
+A model of the task {task}, as in Peters et al. 2018, trained with elmokit.
+
+```python
+from elmokit.tasks.evaluation import predict
+from elmokit.tasks.saved import load_task_model
+
+loaded = load_task_model({json.dumps(name)})  # the path of this folder
+examples = loaded.task.read_text(["Some text of yours ."])
+print(predict(loaded.task, loaded.model, loaded.columns, loaded.labels, examples, batch_size=32))
+```
+
+| | |
+|---|---|
+{table}
+
+`sha256sum -c SHA256SUMS` checks the files; loading does too, and what is in the folders below. This card is not part
+of the sums: edit it as you like.
+"""

@@ -1,0 +1,142 @@
+"""What a task model says of examples, and how good that is.
+
+Examples are batched by length; what is said of one depends neither on the others nor on their order.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from elmokit.config import FrozenConfig
+from elmokit.errors import ElmokitWarning, InputError
+from elmokit.tasks.batching import count_tokens, make_batch, prefetched
+from elmokit.tasks.columns import ColumnMaker
+from elmokit.tasks.saved import LoadedTask
+from elmokit.tasks.task import Batch, Task, TaskModel
+from elmokit.text.batches import batches_by_length, windows
+
+AnyTask = Task[Any, Any, Any, Any, Any]
+
+LABELS_IN_MESSAGE = 5
+WINDOW = 1024  # examples of which several models' beliefs are kept at once
+
+
+def predict(
+    task: AnyTask,
+    model: nn.Module,
+    columns: ColumnMaker,
+    labels: FrozenConfig,
+    examples: Sequence[Any],
+    *,
+    batch_size: int,
+) -> list[Any]:
+    """Return a model's decision for every example, in their order."""
+    decided: dict[int, Any] = {}
+    for index, belief in _iter_beliefs(task, model, columns, labels, examples, batch_size=batch_size):
+        decided[index] = task.decode(belief, examples[index], labels)
+    return [decided[index] for index in range(len(examples))]
+
+
+def believe(
+    task: AnyTask,
+    model: nn.Module,
+    columns: ColumnMaker,
+    labels: FrozenConfig,
+    examples: Sequence[Any],
+    *,
+    batch_size: int,
+) -> list[Any]:
+    """Return what a model says of every example before anything is decided, in their order."""
+    found = dict(_iter_beliefs(task, model, columns, labels, examples, batch_size=batch_size))
+    return [found[index] for index in range(len(examples))]
+
+
+def predict_together(models: Sequence[LoadedTask], examples: Sequence[Any], *, batch_size: int) -> list[Any]:
+    """Return the decisions of several models of one task as an ensemble."""
+    first = _check_alike(models)
+    decided = []
+    for window in windows(examples, WINDOW):
+        beliefs = [
+            believe(one.task, one.model, one.columns, one.labels, window, batch_size=batch_size) for one in models
+        ]
+        for example, *of_models in zip(window, *beliefs, strict=True):
+            decided.append(first.task.decode(first.task.combine(of_models), example, first.labels))
+    return decided
+
+
+def evaluate(
+    task: AnyTask,
+    model: nn.Module,
+    columns: ColumnMaker,
+    labels: FrozenConfig,
+    examples: Sequence[Any],
+    *,
+    batch_size: int,
+    source: str,
+) -> dict[str, float]:
+    """Return a model's scores on labelled examples. ``source`` names them in a warning of labels it cannot know."""
+    warn_of_unknown_labels(task, labels, examples, source=source)
+    return task.score(examples, predict(task, model, columns, labels, examples, batch_size=batch_size))
+
+
+def warn_of_unknown_labels(task: AnyTask, labels: FrozenConfig, examples: Sequence[Any], *, source: str) -> None:
+    """Say which labels a model can never predict, and how many examples have them."""
+    if not task.unknown_labels(examples, labels):
+        return
+    unknown = [sorted(task.unknown_labels([example], labels)) for example in examples]
+    counts = Counter(label for of_example in unknown for label in of_example)
+    shown = ", ".join(f"{label} ({count:,})" for label, count in counts.most_common(LABELS_IN_MESSAGE))
+    more = f" and {len(counts) - LABELS_IN_MESSAGE} more" if len(counts) > LABELS_IN_MESSAGE else ""
+    warnings.warn(
+        f"{source}: {sum(map(bool, unknown)):,} of {len(examples):,} examples have labels that are not in the training "
+        f"data, so that the model cannot predict them: {shown}{more}; they count as its mistakes",
+        ElmokitWarning,
+        stacklevel=2,
+    )
+
+
+def _iter_beliefs(
+    task: AnyTask,
+    model: nn.Module,
+    columns: ColumnMaker,
+    labels: FrozenConfig,
+    examples: Sequence[Any],
+    *,
+    batch_size: int,
+) -> Iterator[tuple[int, Any]]:
+    """Yield (index, belief), the longest examples first."""
+    lengths = count_tokens(task, examples, source="examples to predict")
+    batches = batches_by_length(lengths, batch_size=batch_size, max_positions=None)
+
+    def make(indices: list[int]) -> Batch[Any]:
+        return make_batch(task, [examples[index] for index in indices], labels, columns, with_labels=False)
+
+    was_training = model.training
+    model.eval()
+    try:
+        for indices, batch in zip(batches, prefetched(make, batches), strict=True):
+            with torch.no_grad():
+                beliefs = cast(TaskModel, model).believe(batch)
+            yield from zip(indices, beliefs, strict=True)
+    finally:
+        model.train(was_training)
+
+
+def _check_alike(models: Sequence[LoadedTask]) -> LoadedTask:
+    """Refuse models that cannot decide together; return the first."""
+    if not models:
+        raise InputError("no models to predict with; give one or more")
+    first = models[0]
+    for other in models[1:]:
+        if other.task.name != first.task.name:
+            raise InputError(f"a model of {first.task.name} and one of {other.task.name}; give models of one task")
+        if other.labels != first.labels:
+            raise InputError(
+                f"the models of {first.task.name} have different labels, so they cannot decide together; "
+                "give models that have learned from the same data"
+            )
+    return first

@@ -1,0 +1,103 @@
+"""What a task run learns from, made ready: examples, labels, vectors, and the layers of a biLM."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from elmokit.config import FrozenConfig
+from elmokit.embed.embedder import Embedder
+from elmokit.encoders.static_vectors import StaticVectors, read_static_vectors
+from elmokit.errors import ConfigError, InputError
+from elmokit.model.bilm import BiLM
+from elmokit.tasks.batching import choose_examples, count_tokens
+from elmokit.tasks.columns import ColumnMaker, InputVocab, learn_inputs, reads_elmo
+from elmokit.tasks.layer_store import LayerStore
+from elmokit.tasks.learner import UNTRAINED, seeded
+from elmokit.tasks.origin import examples_fingerprint, run_origin
+from elmokit.tasks.recipe import TaskRecipe
+from elmokit.tasks.task import Task
+from elmokit.weights.saved import SavedBiLM
+from elmokit.weights.source import build_bilm, load_saved
+from elmokit.weights.sums import sha256
+
+AnyTask = Task[Any, Any, Any, Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskData:
+    """Examples to learn from, to choose the best weights by, and to test these on."""
+
+    train: Sequence[Any]
+    dev: Sequence[Any]
+    read_test: Callable[[], Sequence[Any]] | None = None
+    """Called once, at the end of a run. None if there is nothing to test on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Materials:
+    """All that a run reads."""
+
+    train: list[Any]  # what the recipe leaves of it
+    dev: Sequence[Any]
+    labels: FrozenConfig
+    vocab: InputVocab
+    vectors: StaticVectors | None
+    bilm: SavedBiLM | None
+    layers: LayerStore | None
+    columns: ColumnMaker
+    origin: dict[str, Any]
+
+
+def read_data(task: AnyTask, *, train: Path, dev: Path, test: Path | None) -> TaskData:
+    """Read a task's files; the one to test on not before it is asked for."""
+    for path in (train, dev, test):
+        if path is not None and not path.exists():
+            raise InputError(f"{path}: no such file; check the path, seen from {Path.cwd()}")
+    return TaskData(
+        train=task.read(train, True),  # noqa: FBT003
+        dev=task.read(dev, False),  # noqa: FBT003
+        read_test=None if test is None else partial(task.read, test, False),  # noqa: FBT003
+    )
+
+
+def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_dir: Path) -> Materials:
+    """Make everything ready but the biLM's layers, which take longest: see `all_sequences` and `LayerStore.add`."""
+    if recipe.task != task.name:
+        raise ConfigError(f"the recipe is for the task {recipe.task!r}, not for {task.name!r}; name the other one")
+    if not data.dev:
+        raise InputError("no development examples, by which the best weights are chosen; give some")
+    lengths = count_tokens(task, data.train, source="training data")
+    count_tokens(task, data.dev, source="development data")
+    train = [data.train[index] for index in choose_examples(lengths, recipe.training)]
+    labels = task.learn_labels(train)
+    vocab = learn_inputs(all_sequences(task, train), recipe)
+    vectors = None if recipe.words.file is None else read_static_vectors(recipe.words.file)
+    bilm = _find_bilm(recipe) if reads_elmo(recipe) else None
+    embedder = None if bilm is None else Embedder(build_bilm(bilm))
+    layers = None if embedder is None else LayerStore.open(layers_dir, embedder)
+    fingerprints = {
+        "training data": examples_fingerprint(task, train, labels),
+        "development data": examples_fingerprint(task, data.dev, None),
+        "file of static vectors": None if recipe.words.file is None else sha256(Path(recipe.words.file)),
+        "biLM": None if embedder is None else embedder.fingerprint(),
+    }
+    columns = ColumnMaker(recipe, vocab, vectors=vectors, layers=layers)
+    origin = run_origin(recipe, fingerprints)
+    return Materials(train, data.dev, labels, vocab, vectors, bilm, layers, columns, origin)
+
+
+def all_sequences(task: AnyTask, examples: Sequence[Any]) -> Iterator[Sequence[str]]:
+    """The token sequences of examples."""
+    return (tokens for example in examples for column in task.sequences(example) for tokens in column)
+
+
+def _find_bilm(recipe: TaskRecipe) -> SavedBiLM:
+    """The biLM that a recipe names, or one of its shape that has learned nothing."""
+    assert recipe.elmo.model is not None
+    saved = load_saved(recipe.elmo.model)
+    if not recipe.elmo.untrained:
+        return saved
+    with seeded(recipe.training.seed, UNTRAINED):
+        return SavedBiLM(saved.config, dict(BiLM(saved.config).state_dict()))

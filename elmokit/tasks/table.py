@@ -1,0 +1,25 @@
+"""The six tasks of the paper, by name. A task is imported when it is asked for."""
+
+from importlib import import_module
+from typing import Any
+
+from elmokit.errors import InputError
+from elmokit.tasks.task import Task
+
+TASKS = {
+    "coref": "elmokit.tasks.coref",
+    "ner": "elmokit.tasks.ner",
+    "snli": "elmokit.tasks.snli",
+    "squad": "elmokit.tasks.squad",
+    "srl": "elmokit.tasks.srl",
+    "sst": "elmokit.tasks.sst",
+}
+"""Name -> the module whose ``TASK`` it is."""
+
+
+def get_task(name: str) -> Task[Any, Any, Any, Any, Any]:
+    """The task of that name."""
+    if name not in TASKS:
+        raise InputError(f"there is no task {name!r}; the tasks are {', '.join(TASKS)}")
+    task: Task[Any, Any, Any, Any, Any] = import_module(TASKS[name]).TASK
+    return task

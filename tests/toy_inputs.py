@@ -1,0 +1,99 @@
+"""Small invented inputs for task models: static vectors, and layers in which a token's neighbours show."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from elmokit.config import FrozenConfig
+from elmokit.encoders.static_vectors import StaticVectors
+from elmokit.tasks.batching import make_batch
+from elmokit.tasks.columns import ColumnMaker, learn_inputs
+from elmokit.tasks.recipe import ElmoSettings, TaskRecipe, WordSettings
+from elmokit.tasks.saved import build_model
+from elmokit.tasks.task import Batch, Task
+
+WORD_DIM, LAYER_DIM, NUM_LAYERS = 6, 4, 3
+
+
+class NeighbourLayers:
+    """Layer 0 follows from the token alone, the others from its neighbours too."""
+
+    num_layers, width = NUM_LAYERS, LAYER_DIM
+
+    def stack(self, sequences: Sequence[Sequence[str]], padded_to: int) -> Tensor:
+        stacked_BLTD = torch.zeros(len(sequences), self.num_layers, padded_to, self.width)
+        for layers_LTD, tokens in zip(stacked_BLTD, sequences, strict=True):
+            for place, token in enumerate(tokens):
+                near = " ".join(tokens[max(place - 1, 0) : place + 2])
+                layers_LTD[0, place] = _draw(token)
+                layers_LTD[1, place], layers_LTD[2, place] = _draw(near), _draw(near[::-1])
+        return stacked_BLTD
+
+
+def _draw(text: str) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(zlib.crc32(text.encode())).normal(size=LAYER_DIM)).float()
+
+
+def make_columns(task: Task[Any, Any, Any, Any, Any], examples: Sequence[Any], *, place: str = "none") -> ColumnMaker:
+    """What turns these examples' tokens into columns; ``place`` is where ELMo goes."""
+    sequences = [tokens for example in examples for column in task.sequences(example) for tokens in column]
+    known = sorted({token for tokens in sequences for token in tokens})
+    vectors = StaticVectors(known, np.random.default_rng(0).normal(size=(len(known), WORD_DIM)))
+    recipe = TaskRecipe(
+        task=task.name,
+        words=WordSettings(file="vectors.txt"),
+        elmo=ElmoSettings(model="toy", place=place, layer_norm="token", dropout=0.0),
+    )
+    return ColumnMaker(
+        recipe,
+        learn_inputs(sequences, recipe),
+        vectors=vectors,
+        layers=None if place == "none" else NeighbourLayers(),
+    )
+
+
+def make_model(
+    task: Task[Any, Any, Any, Any, Any], columns: ColumnMaker, labels: FrozenConfig, **settings: Any
+) -> nn.Module:
+    """A model as training begins, in evaluation."""
+    torch.manual_seed(1)
+    recipe = columns.recipe.model_copy(update={"model": settings})
+    return build_model(task, recipe, labels, columns).eval()
+
+
+def stir(model: nn.Module) -> nn.Module:
+    """Give every parameter large random values, so that each of them matters."""
+    torch.manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.6)
+    return model
+
+
+def batch_of(
+    task: Task[Any, Any, Any, Any, Any],
+    examples: Sequence[Any],
+    labels: FrozenConfig,
+    columns: ColumnMaker,
+    *,
+    with_labels: bool = True,
+) -> Batch[Any]:
+    return make_batch(task, examples, labels, columns, with_labels=with_labels)
+
+
+def overfit(model: nn.Module, batch: Batch[Any], *, steps: int, learning_rate: float) -> list[float]:
+    """Learn one batch by heart; the losses on the way."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model.train().loss(batch)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    model.eval()
+    return losses
