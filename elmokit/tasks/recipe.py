@@ -2,13 +2,15 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from elmokit.config import FrozenConfig
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Place = Literal["none", "input", "output", "both"]
+# A recipe's ``none`` is read as nothing, for which TOML has no word; here it is a value like the others.
+NoneByName = BeforeValidator(lambda given: "none" if given is None else given)
+Place = Annotated[Literal["none", "input", "output", "both"], NoneByName]
 
 
 class WordSettings(FrozenConfig):
@@ -46,7 +48,7 @@ class ElmoSettings(FrozenConfig):
     penalty: Annotated[float, Field(ge=0)] = 0.0
     """The paper's lambda: times the squared weights before the softmax."""
     learn_gamma: bool = True
-    layer_norm: Literal["none", "token", "batch"] = "none"
+    layer_norm: Annotated[Literal["none", "token", "batch"], NoneByName] = "none"
     dropout: Share = 0.5
 
 

@@ -1,0 +1,118 @@
+"""Documents with coreference: read from files or typed text, cut to windows, divided to learn and to test on."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
+from pathlib import Path
+
+import numpy as np
+
+from elmokit.errors import InputError
+from elmokit.readers.conll2012 import Document, Mention, Sentence, read_conll2012, read_conll2012_archive
+from elmokit.text.tokens import split_sentences, tokenize
+
+Clusters = tuple[tuple[Mention, ...], ...]
+
+GENRES = ("bc", "bn", "mz", "nw", "pt", "tc", "wb")  # of OntoNotes, where a document's name begins with one and /
+TRAINING_SENTENCES = 50  # that one visit of training sees of a document
+SPLIT_SEED = 0
+FILE_ENDS = ("conll", "conll.gz", "conll.xz")
+ARCHIVE_ENDS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2")
+
+
+def read_documents(path: Path) -> list[Document]:
+    """The documents of a file in CoNLL-2012's columns, of all such files in a folder, or of a tar archive of them."""
+    found: dict[tuple[str, int], Document] = {}
+    for document in _find_documents(path):
+        where = f"{path}: document {document.name!r}, part {document.part}"
+        if not document.sentences:
+            raise InputError(f"{where}, has no sentences; leave it out, or download the file again")
+        if found.setdefault((document.name, document.part), document) is not document:
+            raise InputError(f"{where}, is there twice; give one file of it, gold or automatic")
+    if not found:
+        raise InputError(f"{path}: no document in it; expected '#begin document (name); part 000' and its rows")
+    return [replace(document, clusters=tidy_clusters(document.clusters)) for document in found.values()]
+
+
+def read_text_documents(lines: Sequence[str]) -> list[Document]:
+    """Running text, split into sentences; an empty line begins another document."""
+    documents = []
+    for has_text, paragraph in groupby(lines, key=lambda line: bool(line.strip())):
+        if has_text:
+            found = [tokenize(sentence) for line in paragraph for sentence in split_sentences(line)]
+            sentences = [Sentence(tuple(tokens), (None,) * len(tokens), None, ()) for tokens in found if tokens]
+            if sentences:
+                documents.append(Document(f"text {len(documents) + 1}", 0, tuple(sentences), ()))
+    return documents
+
+
+def tidy_clusters(clusters: Iterable[Sequence[Mention]]) -> Clusters:
+    """Make one of clusters that share a mention, drop those of one mention, and order them by position."""
+    merged: list[set[Mention]] = []
+    for mentions in map(set, clusters):
+        meeting = [others for others in merged if not others.isdisjoint(mentions)]
+        merged = [others for others in merged if others.isdisjoint(mentions)]
+        merged.append(mentions.union(*meeting))
+    return tuple(sorted(tuple(sorted(mentions)) for mentions in merged if len(mentions) > 1))
+
+
+def choose_window(document: Document, chance: np.random.Generator) -> Document:
+    """Some sentences in a row, at random, of a document that is too long to learn from at once.
+
+    Mentions outside are dropped, and clusters that are then left with one.
+    """
+    num_left_out = len(document.sentences) - TRAINING_SENTENCES
+    if num_left_out <= 0:
+        return document
+    start = int(chance.integers(num_left_out + 1))
+    inside = range(start, start + TRAINING_SENTENCES)
+    clusters = [
+        [replace(mention, sentence=mention.sentence - start) for mention in cluster if mention.sentence in inside]
+        for cluster in document.clusters
+    ]
+    sentences = document.sentences[inside.start : inside.stop]
+    return replace(document, sentences=sentences, clusters=tidy_clusters(clusters))
+
+
+def genre(document: Document) -> str | None:
+    """What kind of text it is, as OntoNotes tells it by the name; None for documents that are named otherwise."""
+    first, slash, _ = document.name.partition("/")
+    return first if slash and first in GENRES else None
+
+
+@dataclass(frozen=True)
+class DocumentSplit:
+    """Documents to learn from, to choose the best weights by, and to test these on."""
+
+    train: list[Document]
+    dev: list[Document]
+    test: list[Document]
+
+
+def split_documents(documents: Sequence[Document]) -> DocumentSplit:
+    """Divide documents that come without a split: 80 %, 10 %, 10 % of their names, whatever their order.
+
+    The parts of a long document stay together.
+    """
+    names = sorted({document.name for document in documents})
+    num_held_out = len(names) // 10
+    if not num_held_out:
+        raise InputError(f"{len(names)} documents cannot be split 80/10/10; give 10 or more")
+    order = [names[place] for place in np.random.default_rng(SPLIT_SEED).permutation(len(names))]
+    dev, test = set(order[:num_held_out]), set(order[num_held_out : 2 * num_held_out])
+    return DocumentSplit(
+        train=[document for document in documents if document.name not in dev | test],
+        dev=[document for document in documents if document.name in dev],
+        test=[document for document in documents if document.name in test],
+    )
+
+
+def _find_documents(path: Path) -> Iterator[Document]:
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.name.endswith(FILE_ENDS) and file.is_file())
+        if not files:
+            raise InputError(f"{path}: no file in the folder has a name that ends in {', '.join(FILE_ENDS)}")
+        return chain.from_iterable(map(read_conll2012, files))
+    if path.name.lower().endswith(ARCHIVE_ENDS):
+        return read_conll2012_archive(path)
+    return read_conll2012(path)

@@ -1,0 +1,296 @@
+"""Semantic roles: who did what to whom, for one predicate at a time (He et al. 2017; Peters et al. 2018, section 4).
+
+A deep highway LSTM tags the sentence for a predicate that is given. Where a sentence has several predicates it is read
+once for each, and where it has none it is not read. In lines that a person types, stars mark the predicates:
+``She *sold* the boat that he had *built* .`` asks for the roles of two.
+
+Shapes: B examples, T tokens of the longest, N tokens of all of them, K tags, H hidden width.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmokit.config import FrozenConfig
+from elmokit.errors import InputError
+from elmokit.tasks.coref_documents import read_documents
+from elmokit.tasks.crf import rule_scores, viterbi_decode
+from elmokit.tasks.highway_lstm import HighwayLSTM
+from elmokit.tasks.inputs import TokenEncoder
+from elmokit.tasks.recipe import Share
+from elmokit.tasks.srl_metrics import VERB, score_role_spans, score_roles
+from elmokit.tasks.tags import OUTSIDE, Span, ViterbiRules, bio_rules, bio_to_spans
+from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
+from elmokit.text.tokens import tokenize
+
+MARKED = re.compile(r"(?<![\w*])\*([^\s*]+)\*(?![\w*])")  # not the stars within a word, nor a row of them
+
+
+@dataclass(frozen=True)
+class RoleExample:
+    """A sentence, one of its predicates, and the roles of its tokens for that predicate."""
+
+    tokens: tuple[str, ...]
+    predicate: int
+    """Its token; the first, if it has several."""
+    tags: tuple[str, ...] | None
+    """BIO, a tag a token; None if the roles are not known."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.predicate < len(self.tokens):
+            raise InputError(f"token {self.predicate} of {self.tokens} is no predicate; counted from 0, name one")
+        if self.tags is not None and len(self.tags) != len(self.tokens):
+            raise InputError(f"{len(self.tags)} tags for the {len(self.tokens)} tokens {self.tokens}; give one a token")
+
+
+class SRLSettings(FrozenConfig):
+    """The sizes of the model; the defaults are the paper's."""
+
+    predicate_dim: PositiveInt = 100
+    """Width of the mark that tells the predicate from the other tokens."""
+    hidden_dim: PositiveInt = 300
+    num_layers: PositiveInt = 8
+    dropout: Share = 0.1
+    """Of every layer's outputs, the same for all tokens of a sentence."""
+
+
+class SRLLabels(FrozenConfig):
+    """The tags, in BIO."""
+
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SRLTarget:
+    """The predicates' places, and the tags' numbers of one example after the other; None where not asked for."""
+
+    predicates_B: Tensor
+    tags_N: Tensor | None
+
+
+class SRLModel(nn.Module):
+    """Tags a sentence for one of its predicates."""
+
+    def __init__(self, settings: SRLSettings, labels: SRLLabels, tokens: TokenEncoder) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.mark = nn.Embedding(2, settings.predicate_dim)
+        self.encoder = HighwayLSTM(
+            tokens.input_dim + settings.predicate_dim,
+            settings.hidden_dim,
+            num_layers=settings.num_layers,
+            dropout=settings.dropout,
+        )
+        # ELMo at the output joins the whole stack's, which is the only RNN here.
+        self.emit = nn.Linear(settings.hidden_dim + tokens.output_dim, len(labels.tags))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """An orthogonal last layer; marks about as large as word vectors."""
+        nn.init.xavier_uniform_(self.mark.weight)
+        nn.init.orthogonal_(self.emit.weight)
+        nn.init.zeros_(self.emit.bias)
+
+    def forward(self, batch: Batch[SRLTarget]) -> Tensor:
+        """The scores of the tags of one example's tokens after the other's, (N, K)."""
+        (column,) = batch.columns
+        read = self.tokens(column)
+        places_T = torch.arange(read.mask_BT.shape[1], device=read.mask_BT.device)
+        marks_BT = (places_T == batch.target.predicates_B[:, None]).long()
+        outputs_BTH = self.encoder(torch.cat([read.inputs_BTE, self.mark(marks_BT)], dim=2), read.mask_BT)
+        if read.elmo_BTD is not None:
+            outputs_BTH = torch.cat([outputs_BTH, read.elmo_BTD], dim=2)
+        scores_NK: Tensor = self.emit(outputs_BTH[read.mask_BT])
+        return scores_NK
+
+    def loss(self, batch: Batch[SRLTarget]) -> Tensor:
+        """The mean over tokens of the right tag's negative log-probability."""
+        assert batch.target.tags_N is not None
+        return functional.cross_entropy(self(batch), batch.target.tags_N)
+
+    def believe(self, batch: Batch[SRLTarget]) -> list[NDArray[np.float32]]:
+        """The log-probabilities of every example's tags, (T, K)."""
+        (column,) = batch.columns
+        lengths = column.mask_BT.sum(dim=1).tolist()
+        return [beliefs_TK.cpu().numpy() for beliefs_TK in self(batch).log_softmax(dim=1).split(lengths)]
+
+
+def read(path: Path, to_train_on: bool) -> list[RoleExample]:  # noqa: FBT001  every task's `read` is called so
+    """The predicates of a file in CoNLL-2012's columns, of all such files in a folder, or of a tar archive of them."""
+    del to_train_on
+    examples = [
+        RoleExample(sentence.tokens, predicate.index, predicate.tags)
+        for document in read_documents(path)
+        for sentence in document.sentences
+        for predicate in sentence.predicates
+    ]
+    if not examples:
+        raise InputError(
+            f"{path}: no sentence has a predicate with roles; expected CoNLL-2012's columns, "
+            "one a predicate between the entities' (column 11) and the last"
+        )
+    return examples
+
+
+def read_text(lines: Sequence[str]) -> list[RoleExample]:
+    """The predicates that stars mark, as in ``She *sold* it .``; a sentence a line, and one mark at least in each.
+
+    A word in stars that the tokeniser divides stands for its first part that is no punctuation.
+    """
+    examples = []
+    for number, line in enumerate(lines, start=1):
+        tokens, predicates = _read_marks(line)
+        if not predicates:
+            raise InputError(
+                f"line {number} marks no predicate: {line[:80]!r}; set stars around each verb whose roles you ask for, "
+                "as in 'She *sold* it .'"
+            )
+        examples += [RoleExample(tokens, predicate, None) for predicate in predicates]
+    return examples
+
+
+def sequences(example: RoleExample) -> Sequences:
+    """The sentence."""
+    return ([example.tokens],)
+
+
+def learn_labels(examples: Sequence[RoleExample]) -> SRLLabels:
+    """Both BIO tags of every role that occurs: a rare one may have no long span."""
+    return SRLLabels(tags=(OUTSIDE, *(f"{kind}-{role}" for role in sorted(_roles(examples)) for kind in "BI")))
+
+
+def collate(examples: Sequence[RoleExample], labels: SRLLabels, labelled: bool) -> SRLTarget:  # noqa: FBT001
+    """The predicates' places, and the tags' numbers."""
+    predicates_B = torch.tensor([example.predicate for example in examples])
+    if not labelled:
+        return SRLTarget(predicates_B, None)
+    if any(example.tags is None for example in examples):
+        raise InputError("an example has no tags, so there is nothing to learn from it; leave it out")
+    if unknown := sorted(unknown_labels(examples, labels)):
+        known = sorted({tag[2:] for tag in labels.tags if tag != OUTSIDE})
+        raise InputError(f"the role {unknown[0]!r} is not one that the model learns; it knows {', '.join(known)}")
+    number = {tag: index for index, tag in enumerate(labels.tags)}
+    return SRLTarget(predicates_B, torch.tensor([number[tag] for example in examples for tag in example.tags or ()]))
+
+
+def decode(belief: NDArray[np.float32], example: RoleExample, labels: SRLLabels) -> tuple[str, ...]:
+    """The most likely tags that BIO allows."""
+    del example
+    rules = _rules(labels.tags)
+    # Rules only forbid: if every token's own best tag is allowed where it stands, nothing is better. That is most
+    # sentences, and saves them the search.
+    best = belief.argmax(axis=1)
+    if not (rules.start_K[best[0]] and rules.transitions_KK[best[:-1], best[1:]].all()):
+        scores_TK = torch.from_numpy(belief)
+        forbidden = rule_scores(rules, scores_TK)
+        best = viterbi_decode(scores_TK, forbidden.transitions_KK, forbidden.start_K, forbidden.end_K)
+    return tuple(labels.tags[index] for index in best)
+
+
+def score(examples: Sequence[RoleExample], predictions: Sequence[tuple[str, ...]]) -> dict[str, float]:
+    """Scores of whole arguments as CoNLL-2005's script counts them; ``span_f1`` counts every phrase for itself."""
+    gold = [example.tags or () for example in examples]
+    found = score_roles(gold, predictions)
+    span_f1 = score_role_spans(gold, predictions).f1
+    return {"f1": found.f1, "precision": found.precision, "recall": found.recall, "span_f1": span_f1}
+
+
+def unknown_labels(examples: Sequence[RoleExample], labels: SRLLabels) -> set[str]:
+    """Roles that no tag of the model names."""
+    return _roles(examples) - {tag[2:] for tag in labels.tags}
+
+
+def show(example: RoleExample, prediction: tuple[str, ...]) -> str:
+    """The sentence, arguments in brackets: ``[ARG0 She] *sold* [ARG1 the boat] .`` is one."""
+    words = list(example.tokens)
+    words[example.predicate] = f"*{words[example.predicate]}*"
+    for span in _arguments(example, prediction):
+        words[span.start] = f"[{span.label} {words[span.start]}"
+        words[span.end - 1] += "]"
+    return " ".join(words)
+
+
+def to_json(example: RoleExample, prediction: tuple[str, ...]) -> dict[str, Any]:
+    """Tokens, predicate, tags and arguments."""
+    arguments = [
+        {
+            "role": span.label,
+            "start": span.start,
+            "end": span.end,
+            "tokens": list(example.tokens[span.start : span.end]),
+        }
+        for span in _arguments(example, prediction)
+    ]
+    predicate = {"index": example.predicate, "token": example.tokens[example.predicate]}
+    return {
+        "tokens": list(example.tokens),
+        "predicate": predicate,
+        "tags": list(prediction),
+        "arguments": arguments,
+    }
+
+
+def _read_marks(line: str) -> tuple[tuple[str, ...], list[int]]:
+    """The tokens of a line without its stars, and which of them were marked."""
+    plain = MARKED.sub(r"\1", line)
+    tokens = tokenize(plain)
+    # The tokeniser only divides; how many characters come before a word is the same whatever it is read with.
+    bounds = list(pairwise(accumulate(map(len, tokens), initial=0)))
+    predicates = []
+    for number, mark in enumerate(MARKED.finditer(line)):
+        start = mark.start() - 2 * number  # without the stars of earlier marks
+        first = _count_chars(plain[:start])
+        last = first + _count_chars(mark[1])
+        touched = [index for index, (begin, end) in enumerate(bounds) if begin < last and end > first]
+        predicates += [index for index in touched if any(map(str.isalnum, tokens[index]))][:1] or touched[:1]
+    return tuple(tokens), predicates
+
+
+def _count_chars(text: str) -> int:
+    return sum(map(len, tokenize(text)))
+
+
+def _roles(examples: Sequence[RoleExample]) -> set[str]:
+    return {tag[2:] for example in examples for tag in example.tags or () if tag != OUTSIDE}
+
+
+@lru_cache(maxsize=8)  # of some hundred tags it takes longer to say which may follow which than to tag a sentence
+def _rules(tags: tuple[str, ...]) -> ViterbiRules:
+    return bio_rules(tags)
+
+
+def _arguments(example: RoleExample, prediction: Sequence[str]) -> list[Span]:
+    """The predicted spans, but for the predicate itself."""
+    spans = bio_to_spans(prediction)
+    return [span for span in spans if not (span.label == VERB and span.start <= example.predicate < span.end)]
+
+
+TASK = Task(
+    name="srl",
+    metric="f1",
+    settings=SRLSettings,
+    labels=SRLLabels,
+    read=read,
+    read_text=read_text,
+    sequences=sequences,
+    learn_labels=learn_labels,
+    build=SRLModel,
+    collate=collate,
+    decode=decode,
+    combine=mean_arrays,
+    score=score,
+    unknown_labels=unknown_labels,
+    show=show,
+    to_json=to_json,
+)

@@ -1,0 +1,175 @@
+"""Documents with coreference: what is read of files, windows of them, and our split."""
+
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from coref_stories import as_conll, stories, story
+
+from elmokit.errors import InputError
+from elmokit.readers.conll2012 import Document, Mention
+from elmokit.tasks import coref_documents
+from elmokit.tasks.coref_documents import (
+    choose_window,
+    genre,
+    read_documents,
+    read_text_documents,
+    split_documents,
+    tidy_clusters,
+)
+
+ALONE = Mention(0, 5, 6)
+
+
+def write_files(folder: Path, documents: list[Document]) -> Path:
+    folder.mkdir()
+    for document in documents:
+        (folder / f"{document.name}.conll").write_text(as_conll(document), "utf-8")
+    return folder
+
+
+def test_a_file_a_folder_and_an_archive_give_the_same_documents(tmp_path: Path) -> None:
+    written = stories(3)
+    folder = write_files(tmp_path / "folder", written)
+    (folder / "README.md").write_text("no document", "utf-8")
+    whole = tmp_path / "all.conll"
+    whole.write_text("".join(map(as_conll, written)), "utf-8")
+    archive = tmp_path / "all.tar.xz"
+    with tarfile.open(archive, "w:xz") as tar:
+        tar.add(folder, "inside")
+    for source in (whole, folder, archive):
+        found = read_documents(source)
+        assert [document.name for document in found] == ["s0", "s1", "s2"]
+        assert [document.clusters for document in found] == [document.clusters for document in written]
+        assert [d.sentences[0].tokens for d in found] == [d.sentences[0].tokens for d in written]
+
+
+def test_mentions_that_are_alone_are_dropped_in_reading(tmp_path: Path) -> None:
+    document = story("[1 ann ] met [2 ben ] and [3 a dog ]", "[1 she ] left")
+    with_alone = replace(document, clusters=(*document.clusters, (ALONE,)))
+    path = tmp_path / "a.conll"
+    path.write_text(as_conll(with_alone), "utf-8")
+    assert "(1)" in path.read_text("utf-8")
+    (found,) = read_documents(path)
+    assert found.clusters == ((Mention(0, 0, 1), Mention(1, 0, 1)),)
+
+
+def test_clusters_that_share_a_mention_become_one() -> None:
+    a, b, c, d, e, f = (Mention(0, place, place + 1) for place in range(6))
+    assert tidy_clusters([[e, f], [a, b], [c, d], [b, c], [f]]) == ((a, b, c, d), (e, f))
+    assert tidy_clusters([[b, b], [a]]) == ()
+
+
+def test_a_document_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    (document,) = stories(1)
+    folder = write_files(tmp_path / "folder", [document])
+    (folder / "again.auto_conll").write_text(as_conll(document), "utf-8")
+    with pytest.raises(InputError, match=r"'s0', part 0, is there twice"):
+        read_documents(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("#begin document (x); part 000\n#end document\n", r"'x', part 0, has no sentences"),
+        ("\n\n", "no document in it"),
+        ("some text\n", "expected '#begin document"),
+    ],
+)
+def test_files_without_documents_are_refused_in_plain_words(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text(content, "utf-8")
+    with pytest.raises(InputError, match=message):
+        read_documents(path)
+
+
+def test_a_folder_without_files_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no file in the folder"):
+        read_documents(tmp_path)
+    with pytest.raises(InputError, match="no such file"):
+        read_documents(tmp_path / "gone.conll")
+
+
+def test_an_empty_line_begins_another_document() -> None:
+    found = read_text_documents(["Ann left. She ran.", "It rained.", "", "  ", "Ben stayed.", ""])
+    assert [document.name for document in found] == ["text 1", "text 2"]
+    assert [sentence.tokens for sentence in found[0].sentences] == [
+        ("Ann", "left", "."),
+        ("She", "ran", "."),
+        ("It", "rained", "."),
+    ]
+    assert len(found[1].sentences) == 1
+    assert all(not document.clusters for document in found)
+    assert read_text_documents(["", " "]) == []
+
+
+def test_a_window_holds_what_lies_inside_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coref_documents, "TRAINING_SENTENCES", 2)
+    document = story("[1 a ] b [2 c ]", "d [1 e f ]", "[2 g ] [1 h ] [3 i ]", "[3 j ]", speakers=("s", "t", "u", "v"))
+    seen = {}
+    for seed in range(40):
+        window = choose_window(document, np.random.default_rng(seed))
+        assert len(window.sentences) == 2
+        start = document.sentences.index(window.sentences[0])
+        assert window.sentences == document.sentences[start : start + 2]
+        seen[start] = window.clusters
+    assert seen == {
+        0: ((Mention(0, 0, 1), Mention(1, 1, 3)),),
+        1: ((Mention(0, 1, 3), Mention(1, 1, 2)),),
+        2: ((Mention(0, 2, 3), Mention(1, 0, 1)),),
+    }
+
+
+def test_a_short_document_is_its_own_window() -> None:
+    (document,) = stories(1)
+    assert choose_window(document, np.random.default_rng(0)) is document
+
+
+def test_a_window_follows_from_its_generator_alone() -> None:
+    document = story(*["[1 a ] saw [2 b ]"] * 90)
+    one, again, other = (choose_window(document, np.random.default_rng(seed)) for seed in (3, 3, 4))
+    assert one == again
+    assert len(one.sentences) == len(other.sentences) == 50
+
+
+def test_the_split_takes_every_document_once_whatever_their_order() -> None:
+    documents = [story("a b", name=f"d{number}") for number in range(30)]
+    split = split_documents(documents)
+    assert [len(part) for part in (split.train, split.dev, split.test)] == [24, 3, 3]
+    assert sorted(d.name for d in [*split.train, *split.dev, *split.test]) == sorted(d.name for d in documents)
+    turned = split_documents(documents[::-1])
+    assert {d.name for d in turned.dev} == {d.name for d in split.dev}
+    assert {d.name for d in turned.test} == {d.name for d in split.test}
+
+
+def test_the_parts_of_a_document_stay_together() -> None:
+    documents = [story("a b", name=f"d{number // 2}", part=number % 2) for number in range(40)]
+    split = split_documents(documents)
+    names = [{d.name for d in part} for part in (split.train, split.dev, split.test)]
+    assert sum(map(len, names)) == 20
+    assert [len(part) for part in (split.train, split.dev, split.test)] == [32, 4, 4]
+
+
+def test_too_few_documents_to_split_are_refused() -> None:
+    with pytest.raises(InputError, match="9 documents cannot be split"):
+        split_documents([story("a b", name=f"d{number}") for number in range(9)])
+
+
+def test_a_genre_is_told_by_the_names_of_ontonotes_only() -> None:
+    assert genre(story("a", name="bn/cnn/00/cnn_0001")) == "bn"
+    assert genre(story("a", name="1023_bleak_house_brat")) is None
+    assert genre(story("a", name="nw")) is None
+    assert genre(story("a", name="xx/abc")) is None
+
+
+def test_litbank_is_read_and_split_in_the_same_way_always(data_dir: Path) -> None:
+    split = split_documents(read_documents(data_dir / "coref" / "litbank-conll.tar.xz"))
+    assert [len(part) for part in (split.train, split.dev, split.test)] == [80, 10, 10]
+    documents = [*split.train, *split.dev, *split.test]
+    assert sum(len(sentence.tokens) for d in documents for sentence in d.sentences) == 210_532
+    assert all(len(cluster) > 1 for d in documents for cluster in d.clusters)
+    assert sum(len(cluster) for d in documents for cluster in d.clusters) == 23_340
+    assert split.dev[0].name == "113_the_secret_garden_brat"
+    assert split.dev[1].name == "145_middlemarch_brat"
