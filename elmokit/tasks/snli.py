@@ -1,0 +1,221 @@
+"""Entailment: does a premise entail a hypothesis, contradict it, or neither? ESIM (Chen et al. 2017) with ELMo.
+
+The settings are those of Peters et al. 2018, as we understand their supplement. Tokens are not those of the data set's
+parses, which some of its files do not have: every sentence is tokenised like the biLM's own text and a user's.
+
+Shapes: B pairs, P = 2 B sentences (all premises, then all hypotheses), T tokens of the longest, N tokens of all
+sentences, E width of an input, D width of an encoded token, H hidden width, K classes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmokit.config import FrozenConfig
+from elmokit.errors import InputError
+from elmokit.readers.snli import LABELS, read_snli
+from elmokit.tasks.attention import soft_align
+from elmokit.tasks.classification import (
+    Choice,
+    ClassLabels,
+    ClassTarget,
+    Distribution,
+    accuracy,
+    choose,
+    distributions,
+    list_classes,
+    number_classes,
+    unknown_classes,
+)
+from elmokit.tasks.inputs import TokenEncoder
+from elmokit.tasks.layers import BiRNN, VariationalDropout, masked_max, masked_mean
+from elmokit.tasks.recipe import Share
+from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
+from elmokit.text.tokens import tokenize
+
+MOST_SENTENCES = 4096  # that reading remembers: a premise comes back within a few lines
+
+
+@dataclass(frozen=True)
+class TokenPair:
+    """A premise and a hypothesis in tokens."""
+
+    premise: tuple[str, ...]
+    hypothesis: tuple[str, ...]
+    label: str | None
+    """One of the reader's ``LABELS``; None if it is not known."""
+
+
+class SNLISettings(FrozenConfig):
+    """The sizes of the model; the defaults are the paper's."""
+
+    hidden_dim: PositiveInt = 300
+    dropout: Share = 0.5
+    """At the input of every LSTM, one mask a sentence; and at the input of the last two layers."""
+    attention_dropout: Share = 0.5
+    """On what is compared after the attention. The paper has it with ELMo only."""
+
+
+class SNLIModel(nn.Module):
+    """Reads both sentences, lets them look at each other, compares, and reads what was found."""
+
+    def __init__(self, settings: SNLISettings, labels: ClassLabels, tokens: TokenEncoder) -> None:
+        super().__init__()
+        hidden_dim = settings.hidden_dim
+        encoded_dim = 2 * hidden_dim + tokens.output_dim
+        self.tokens = tokens
+        self.rnn_dropout = VariationalDropout(settings.dropout)
+        self.encoder = BiRNN("lstm", tokens.input_dim, hidden_dim)
+        self.compare = nn.Sequential(
+            nn.Dropout(settings.attention_dropout), nn.Linear(4 * encoded_dim, hidden_dim), nn.ReLU()
+        )
+        self.composer = BiRNN("lstm", hidden_dim, hidden_dim)
+        self.classify = nn.Sequential(
+            nn.Dropout(settings.dropout),
+            nn.Linear(8 * hidden_dim, hidden_dim),
+            nn.ReLU(),
+            nn.Dropout(settings.dropout),
+            nn.Linear(hidden_dim, len(labels.classes)),
+        )
+
+    def forward(self, batch: Batch[ClassTarget]) -> Tensor:
+        """The scores of the classes, (B, K)."""
+        # Premises and hypotheses share every layer. In one batch, an LSTM takes half as many steps.
+        premises, hypotheses = (self.tokens(column) for column in batch.columns)
+        mask_PT = _stack(premises.mask_BT, hypotheses.mask_BT)
+        inputs_PTE = _stack(premises.inputs_BTE, hypotheses.inputs_BTE)
+        encoded_PTD = self.encoder(self.rnn_dropout(inputs_PTE), mask_PT)
+        if premises.elmo_BTD is not None:
+            encoded_PTD = torch.cat([encoded_PTD, _stack(premises.elmo_BTD, hypotheses.elmo_BTD)], dim=2)
+        compared_PTH = self._compared(encoded_PTD, mask_PT)
+        composed_PTH = self.composer(self.rnn_dropout(compared_PTH), mask_PT)
+        pooled = torch.cat([masked_mean(composed_PTH, mask_PT), masked_max(composed_PTH, mask_PT)], dim=1)
+        scores_BK: Tensor = self.classify(torch.cat(pooled.chunk(2), dim=1))
+        return scores_BK
+
+    def _compared(self, encoded_PTD: Tensor, mask_PT: Tensor) -> Tensor:
+        """Every token beside what it sees of the other sentence, (P, T, H)."""
+        (premises_BTD, hypotheses_BTD), (premise_mask_BT, hypothesis_mask_BT) = encoded_PTD.chunk(2), mask_PT.chunk(2)
+        seen_PTD = torch.cat(soft_align(premises_BTD, premise_mask_BT, hypotheses_BTD, hypothesis_mask_BT))
+        # The widest layer by far, so padding is left out.
+        token_ND, seen_ND = encoded_PTD[mask_PT], seen_PTD[mask_PT]
+        compared_NH: Tensor = self.compare(
+            torch.cat([token_ND, seen_ND, token_ND - seen_ND, token_ND * seen_ND], dim=1)
+        )
+        padded_PTH = compared_NH.new_zeros(*mask_PT.shape, compared_NH.shape[1])
+        return padded_PTH.masked_scatter(mask_PT[:, :, None], compared_NH)
+
+    def loss(self, batch: Batch[ClassTarget]) -> Tensor:
+        """The mean over pairs of the right class's negative log-likelihood."""
+        assert batch.target.classes_B is not None
+        return functional.cross_entropy(self(batch), batch.target.classes_B)
+
+    def believe(self, batch: Batch[ClassTarget]) -> list[Distribution]:
+        """Every pair's distribution over the classes."""
+        return distributions(self(batch))
+
+
+def _stack(premises_BTD: Tensor, hypotheses_BSD: Tensor) -> Tensor:
+    """Premises above hypotheses, padded on the right to the longest of all."""
+    longest = max(premises_BTD.shape[1], hypotheses_BSD.shape[1])
+    stacked = premises_BTD.new_zeros(2 * len(premises_BTD), longest, *premises_BTD.shape[2:])
+    stacked[: len(premises_BTD), : premises_BTD.shape[1]] = premises_BTD
+    stacked[len(premises_BTD) :, : hypotheses_BSD.shape[1]] = hypotheses_BSD
+    return stacked
+
+
+def read(path: Path, to_train_on: bool) -> list[TokenPair]:  # noqa: FBT001  every task's `read` is called so
+    """The pairs of a file of SNLI that have a label, as the official scores count them."""
+    del to_train_on
+    tokens_of = lru_cache(MOST_SENTENCES)(lambda sentence: tuple(tokenize(sentence)))
+    return [
+        TokenPair(tokens_of(pair.premise), tokens_of(pair.hypothesis), pair.label)
+        for pair in read_snli(path, drop_unlabelled=True)
+    ]
+
+
+def read_text(lines: Sequence[str]) -> list[TokenPair]:
+    """A pair a line: premise, tab, hypothesis."""
+    pairs = []
+    for number, line in enumerate(lines, start=1):
+        sentences = [tuple(tokenize(part)) for part in line.split("\t")]
+        if len(sentences) != 2 or not all(sentences):
+            raise InputError(
+                f"line {number}: {line[:80]!r} is no pair of sentences; expected a premise, a tab and a hypothesis"
+            )
+        premise, hypothesis = sentences
+        pairs.append(TokenPair(premise, hypothesis, label=None))
+    return pairs
+
+
+def sequences(example: TokenPair) -> Sequences:
+    """Premise and hypothesis, each in a column of its own."""
+    return ([example.premise], [example.hypothesis])
+
+
+def learn_labels(examples: Sequence[TokenPair]) -> ClassLabels:
+    """The relations that occur."""
+    return list_classes((example.label for example in examples), LABELS)
+
+
+def collate(examples: Sequence[TokenPair], labels: ClassLabels, labelled: bool) -> ClassTarget:  # noqa: FBT001
+    """The relations' numbers."""
+    return number_classes([example.label for example in examples], labels) if labelled else ClassTarget(None)
+
+
+def decode(belief: Distribution, example: TokenPair, labels: ClassLabels) -> Choice:
+    """The likeliest relation."""
+    del example
+    return choose(belief, labels)
+
+
+def score(examples: Sequence[TokenPair], predictions: Sequence[Choice]) -> dict[str, float]:
+    """The share of pairs whose relation is right."""
+    return accuracy([example.label for example in examples], predictions)
+
+
+def unknown_labels(examples: Sequence[TokenPair], labels: ClassLabels) -> set[str]:
+    """Relations that the training data has no example of."""
+    return unknown_classes((example.label for example in examples), labels)
+
+
+def show(example: TokenPair, prediction: Choice) -> str:
+    """The relation, then both sentences: ``entailment (97%): A man sleeps . | Someone sleeps .`` is one."""
+    return f"{prediction}: {' '.join(example.premise)} | {' '.join(example.hypothesis)}"
+
+
+def to_json(example: TokenPair, prediction: Choice) -> dict[str, Any]:
+    """Tokens, relation and probabilities."""
+    return {
+        "premise": list(example.premise),
+        "hypothesis": list(example.hypothesis),
+        "label": prediction.label,
+        "probabilities": prediction.probabilities,
+    }
+
+
+TASK = Task(
+    name="snli",
+    metric="accuracy",
+    settings=SNLISettings,
+    labels=ClassLabels,
+    read=read,
+    read_text=read_text,
+    sequences=sequences,
+    learn_labels=learn_labels,
+    build=SNLIModel,
+    collate=collate,
+    decode=decode,
+    combine=mean_arrays,
+    score=score,
+    unknown_labels=unknown_labels,
+    show=show,
+    to_json=to_json,
+)

@@ -1,0 +1,333 @@
+"""Questions on a paragraph, answered by a piece of it: bi-attention and self-attention (Clark & Gardner 2018).
+
+Peters et al. 2018 put ELMo into that model twice, at its input and beside the output of its first GRU. The biLM reads a
+paragraph as one sequence, not sentence by sentence.
+
+Shapes: B questions, T tokens of the longest paragraph, S tokens of the longest question, E width of an input, D width
+of an encoded token, H hidden width a direction. A 2 is start and end: an answer's first and last token.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from elmokit.config import FrozenConfig
+from elmokit.errors import InputError
+from elmokit.readers.squad import Answer, Question, read_squad
+from elmokit.tasks.attention import BiAttention, SelfAttention
+from elmokit.tasks.gru import BiGRU
+from elmokit.tasks.inputs import Column, EncodedTokens, TokenEncoder
+from elmokit.tasks.layers import VariationalDropout
+from elmokit.tasks.recipe import Share
+from elmokit.tasks.squad_metrics import score_answers
+from elmokit.tasks.squad_tokens import TokenizedText, tokenize_paragraph, tokenize_question
+from elmokit.tasks.task import Batch, Sequences, Task
+
+MOST_TOKENS = 17  # of an answer that is predicted
+MOST_PARAGRAPHS = 64  # that reading remembers: the questions on one come together
+HELD_OUT_SHARE, HELD_OUT_SEED = 0.1, 0
+NO_ANSWER = "no answer"
+SHOWN_AROUND = 40  # characters of the paragraph on either side of an answer
+
+Bounds = np.ndarray[Any, Any]
+"""The log-probability of every token to be an answer's first, and to be its last, (2, T)."""
+
+
+@dataclass(frozen=True, eq=False)
+class AskedParagraph:
+    """A question on a paragraph, in tokens."""
+
+    id: str
+    context: TokenizedText
+    question: TokenizedText
+    answers: tuple[Answer, ...]
+    """Pieces of the paragraph; none if they are not known."""
+
+
+@dataclass(frozen=True)
+class FoundAnswer:
+    """A piece of the paragraph, and its characters there, from ``start`` up to ``end``."""
+
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+class SquadSettings(FrozenConfig):
+    """The sizes of the model; the defaults are the paper's."""
+
+    hidden_dim: PositiveInt = 90
+    dropout: Share = 0.2
+    """Around the GRUs, one mask a text."""
+
+
+class SquadLabels(FrozenConfig):
+    """Nothing: an answer is a place, and has no name."""
+
+
+@dataclass(frozen=True)
+class SquadTarget:
+    """The first and the last token of every answer; None where they are not asked for."""
+
+    bounds_B2: Tensor | None
+
+
+class SquadModel(nn.Module):
+    """Finds where the answer begins and where it ends."""
+
+    def __init__(self, settings: SquadSettings, labels: SquadLabels, tokens: TokenEncoder) -> None:
+        super().__init__()
+        del labels
+        hidden_dim = settings.hidden_dim
+        both_dim, encoded_dim = 2 * hidden_dim, 2 * hidden_dim + tokens.output_dim
+        self.tokens = tokens
+        self.dropout = VariationalDropout(settings.dropout)
+        self.encoder = BiGRU(tokens.input_dim, hidden_dim)
+        self.attention = BiAttention(encoded_dim)
+        self.merge = _dense(4 * encoded_dim, both_dim)
+        self.reader = BiGRU(both_dim, hidden_dim)
+        self.self_attention = SelfAttention(both_dim)
+        self.self_merge = _dense(3 * both_dim, both_dim)
+        self.start_reader = BiGRU(both_dim, hidden_dim)
+        self.start_score = _dense(both_dim, 1)
+        self.end_reader = BiGRU(2 * both_dim, hidden_dim)
+        self.end_score = _dense(both_dim, 1)
+
+    def forward(self, batch: Batch[SquadTarget]) -> Tensor:
+        """The log-probabilities of the tokens to be first and to be last, (B, 2, T); -inf on padding."""
+        contexts, questions = batch.columns
+        read_BTH = self._read(contexts, questions)
+        mask_BT = contexts.mask_BT
+        start_BTH = self.start_reader(read_BTH, mask_BT)
+        end_BTH = self.end_reader(torch.cat([read_BTH, start_BTH], dim=2), mask_BT)
+        scores_B2T = torch.cat([self.start_score(start_BTH), self.end_score(end_BTH)], dim=2).mT
+        return scores_B2T.masked_fill(~mask_BT[:, None, :], float("-inf")).log_softmax(dim=2)
+
+    def loss(self, batch: Batch[SquadTarget]) -> Tensor:
+        """The mean over questions of the negative log-likelihood of the first token, and of the last."""
+        assert batch.target.bounds_B2 is not None
+        right_B2 = self(batch).gather(2, batch.target.bounds_B2[:, :, None]).squeeze(2)
+        loss: Tensor = -right_B2.sum(dim=1).mean()
+        return loss
+
+    def believe(self, batch: Batch[SquadTarget]) -> list[Bounds]:
+        """Every question's log-probabilities."""
+        contexts, _ = batch.columns
+        lengths = contexts.mask_BT.sum(dim=1).tolist()
+        bounds = self(batch).cpu().numpy()
+        return [bounds_2T[:, :length] for bounds_2T, length in zip(bounds, lengths, strict=True)]
+
+    def _read(self, contexts: Column, questions: Column) -> Tensor:
+        """The paragraphs as one sees them who has the questions in mind, (B, T, 2 H)."""
+        context_BTD, question_BSD = (self._encode(self.tokens(column)) for column in (contexts, questions))
+        mask_BT = contexts.mask_BT
+        seen_BTD = self.attention(context_BTD, mask_BT, question_BSD, questions.mask_BT)
+        merged_BTH = self.merge(seen_BTD).relu()
+        reread_BTH = self.dropout(self.reader(self.dropout(merged_BTH), mask_BT))
+        related_BTH = self.self_merge(self.self_attention(reread_BTH, mask_BT)).relu()
+        read_BTH: Tensor = self.dropout(merged_BTH + related_BTH)
+        return read_BTH
+
+    def _encode(self, read: EncodedTokens) -> Tensor:
+        encoded_BTD: Tensor = self.dropout(self.encoder(self.dropout(read.inputs_BTE), read.mask_BT))
+        return encoded_BTD if read.elmo_BTD is None else torch.cat([encoded_BTD, read.elmo_BTD], dim=2)
+
+
+def _dense(input_dim: int, output_dim: int) -> nn.Linear:
+    """Glorot-uniform weights, zero biases."""
+    layer = nn.Linear(input_dim, output_dim)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def read(path: Path, to_train_on: bool) -> list[AskedParagraph]:  # noqa: FBT001  every task's `read` is called so
+    """The questions of a file of SQuAD. To train on, each needs an answer."""
+    tokens_of = lru_cache(MOST_PARAGRAPHS)(tokenize_paragraph)
+    examples = [
+        _make_example(found, tokens_of(found.context), place=f"{path}: question {found.id!r}")
+        for found in read_squad(path)
+    ]
+    if not examples:
+        raise InputError(f"{path}: there are no questions; check that this is the right file")
+    if to_train_on:
+        unanswered = [example.id for example in examples if not example.answers]
+        if unanswered:
+            raise InputError(
+                f"{path}: {len(unanswered):,} of {len(examples):,} questions have no answer, {unanswered[0]!r} first, "
+                "and the model learns where an answer is; leave them out, or train on SQuAD 1.1, which has none of them"
+            )
+    return examples
+
+
+def read_text(lines: Sequence[str]) -> list[AskedParagraph]:
+    """A question a line: paragraph, tab, question."""
+    examples = []
+    for number, line in enumerate(lines, start=1):
+        parts = line.split("\t")
+        if len(parts) != 2:
+            raise InputError(
+                f"line {number}: {line[:80]!r} has {len(parts) - 1} tabs; expected a paragraph, a tab and a question"
+            )
+        context, question = parts
+        asked = Question(str(number), context, question, ())
+        examples.append(_make_example(asked, tokenize_paragraph(context), place=f"line {number}"))
+    return examples
+
+
+def _make_example(asked: Question, context: TokenizedText, *, place: str) -> AskedParagraph:
+    example = AskedParagraph(asked.id, context, tokenize_question(asked.question), asked.answers)
+    for part, name in ((example.context, "paragraph"), (example.question, "question")):
+        if not part.tokens:
+            raise InputError(f"{place}: the {name} is {part.text[:80]!r}, which has no token; leave it out")
+    for answer in asked.answers:
+        if _find_answer(context, answer) is None:
+            raise InputError(f"{place}: the answer {answer.text[:80]!r} has no token; take it out")
+    return example
+
+
+def _find_answer(context: TokenizedText, answer: Answer) -> tuple[int, int] | None:
+    return context.find_tokens(answer.start, answer.start + len(answer.text))
+
+
+def hold_out_contexts(examples: Sequence[AskedParagraph]) -> tuple[list[AskedParagraph], list[AskedParagraph]]:
+    """Split into examples to train on and development ones: all questions on a tenth of the paragraphs.
+
+    Which paragraphs these are follows from the paragraphs alone, not from their order or the number of questions.
+    """
+    texts = {example.context.text for example in examples}
+    if len(texts) < 2:
+        raise InputError(f"questions on {len(texts)} paragraphs cannot be split; give questions on two or more")
+    order = sorted(
+        texts, key=lambda text: hashlib.sha256(f"{HELD_OUT_SEED} {text}".encode("utf-8", "surrogatepass")).digest()
+    )
+    held_out = set(order[: max(1, round(HELD_OUT_SHARE * len(texts)))])
+    train = [example for example in examples if example.context.text not in held_out]
+    dev = [example for example in examples if example.context.text in held_out]
+    return train, dev
+
+
+def sequences(example: AskedParagraph) -> Sequences:
+    """Paragraph and question, each in a column of its own."""
+    return ([example.context.tokens], [example.question.tokens])
+
+
+def learn_labels(examples: Sequence[AskedParagraph]) -> SquadLabels:
+    """There is nothing to learn."""
+    del examples
+    return SquadLabels()
+
+
+def vary(example: AskedParagraph, chance: np.random.Generator) -> AskedParagraph:
+    """One of the answers: where annotators differ, a visit of training sees one of them."""
+    if len(example.answers) <= 1:
+        return example
+    return replace(example, answers=(example.answers[chance.integers(len(example.answers))],))
+
+
+def collate(examples: Sequence[AskedParagraph], labels: SquadLabels, labelled: bool) -> SquadTarget:  # noqa: FBT001
+    """The tokens of the first answers."""
+    del labels
+    if not labelled:
+        return SquadTarget(None)
+    for example in examples:
+        if not example.answers:
+            raise InputError(f"question {example.id!r} has no answer, but one is to be learned; leave it out")
+    return SquadTarget(torch.tensor([_find_answer(example.context, example.answers[0]) for example in examples]))
+
+
+def decode(belief: Bounds, example: AskedParagraph, labels: SquadLabels) -> FoundAnswer:
+    """The likeliest piece of the paragraph of at most ``MOST_TOKENS`` tokens; of equals the one that begins first."""
+    del labels
+    first, last = best_span(belief)
+    start, end = example.context.find_characters(first, last)
+    probability = float(np.exp(belief[0, first] + belief[1, last]))
+    return FoundAnswer(example.context.text[start:end], start, end, probability)
+
+
+def best_span(bounds_2T: Bounds) -> tuple[int, int]:
+    """The first and the last token of the likeliest answer; of equals the one that begins first, then the shortest."""
+    start_T, end_T = bounds_2T
+    beyond = np.full(MOST_TOKENS - 1, -np.inf, dtype=end_T.dtype)
+    scores_TM = start_T[:, None] + sliding_window_view(np.concatenate([end_T, beyond]), MOST_TOKENS)
+    first, num_more = divmod(int(scores_TM.argmax()), MOST_TOKENS)
+    return first, first + num_more
+
+
+def combine(beliefs: Sequence[Bounds]) -> Bounds:
+    """The mean of the probabilities, each token's by itself."""
+    mean_2T: Bounds = np.logaddexp.reduce(np.stack(beliefs), axis=0) - np.log(len(beliefs), dtype=beliefs[0].dtype)
+    return mean_2T
+
+
+def score(examples: Sequence[AskedParagraph], predictions: Sequence[FoundAnswer]) -> dict[str, float]:
+    """F1 and exact match as SQuAD 1.1 counts them. A question that has no answer is answered wrongly, by any."""
+    answered = [
+        ([answer.text for answer in example.answers], prediction.text)
+        for example, prediction in zip(examples, predictions, strict=True)
+        if example.answers
+    ]
+    if not answered:
+        raise InputError(f"none of {len(examples):,} questions has an answer to score against; give some that have one")
+    found = score_answers([gold for gold, _ in answered], [text for _, text in answered])
+    share = len(answered) / len(examples)
+    return {"f1": share * found.f1, "exact_match": share * found.exact_match}
+
+
+def unknown_labels(examples: Sequence[AskedParagraph], labels: SquadLabels) -> set[str]:
+    """That a question has no answer is what the model never says."""
+    del labels
+    return set() if all(example.answers for example in examples) else {NO_ANSWER}
+
+
+def show(example: AskedParagraph, prediction: FoundAnswer) -> str:
+    """The question, the answer, and where it stands: ``Who? Ann (93%): ... then came [Ann] , who ...`` is one."""
+    text, start, end = example.context.text, prediction.start, prediction.end
+    before, after = text[max(start - SHOWN_AROUND, 0) : start], text[end : end + SHOWN_AROUND]
+    around = f"{'...' if start > SHOWN_AROUND else ''}{before}[{prediction.text}]{after}"
+    around += "..." if end + SHOWN_AROUND < len(text) else ""
+    shown = f"{example.question.text} {prediction.text} ({prediction.probability:.0%}): {around}"
+    return " ".join(shown.split())
+
+
+def to_json(example: AskedParagraph, prediction: FoundAnswer) -> dict[str, Any]:
+    """The question, the answer, and its characters in the paragraph, the last one not counted in."""
+    return {
+        "id": example.id,
+        "question": example.question.text,
+        "answer": prediction.text,
+        "start": prediction.start,
+        "end": prediction.end,
+        "probability": prediction.probability,
+    }
+
+
+TASK = Task(
+    name="squad",
+    metric="f1",
+    settings=SquadSettings,
+    labels=SquadLabels,
+    read=read,
+    read_text=read_text,
+    sequences=sequences,
+    learn_labels=learn_labels,
+    build=SquadModel,
+    collate=collate,
+    decode=decode,
+    combine=combine,
+    score=score,
+    unknown_labels=unknown_labels,
+    show=show,
+    to_json=to_json,
+    vary=vary,
+)

@@ -1,0 +1,110 @@
+r"""Tokens that know where they stand in their text, as questions on a text and their answers need them.
+
+Words are split as in the Penn Treebank (``do n't``, ``Ann 's``; a full stop of its own only at a sentence's end), and
+further at hyphens, dashes, slashes, quotes, currency and other signs, so that nearly every answer begins and ends with
+a token. A token reads as the biLM's own text would have it: all double quotes are ``"``, single ones ``'``, dashes
+``--``. Between two tokens there is white space, characters that no one sees, or nothing.
+
+Shapes: T tokens.
+"""
+
+# ruff: noqa: RUF001  (look-alike punctuation is what this file is about)
+
+import re
+from dataclasses import dataclass
+from itertools import accumulate
+from sys import intern
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.text.tokens import split_sentences
+
+_FORMS = {
+    **dict.fromkeys(("“", "”", "„", "‟", "″", "«", "»", "``", "''"), '"'),
+    **dict.fromkeys(("‘", "’", "‚", "‛", "′", "`", "´"), "'"),
+    **dict.fromkeys(("–", "—", "―"), "--"),
+    **dict.fromkeys(("‐", "‑"), "-"),
+    "…": "...",
+}
+_INSIDE_WORDS = str.maketrans({"’": "'"})
+
+_UNSEEN = "\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\ufeff"  # part tokens, as spaces do
+_MARKS = (
+    "\u00ad\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u200c\u200d\u20d0-\u20ff\ufe00-\ufe0f"  # they belong to a letter
+)
+_LETTER = rf"(?:[^\W_]|[{_MARKS}])"  # or a digit
+_CLITIC = r"(?:[sS]|[mM]|[dD]|[rR][eE]|[vV][eE]|[lL][lL])"
+_TOKEN = re.compile(
+    rf"""
+      (?<!{_LETTER}) (?:[^\W\d_]\.){{2,}} (?!{_LETTER})        # U.S. has its full stop at a sentence's end too
+    | (?<={_LETTER}) [nN]['’][tT] (?!{_LETTER})
+    | (?<={_LETTER}) ['’]{_CLITIC} (?!{_LETTER})
+    | (?: \.(?=\d) )?                                        # .5
+      (?: (?! (?<={_LETTER}) [nN]['’][tT] (?!{_LETTER}) )
+          (?: {_LETTER}
+            | (?<={_LETTER}) (?: \. (?! (?<=[a-z][a-z]\.) [A-Z][a-z] )    # not where a space was forgotten.Like here
+                               | _++
+                               | (?<=\d)[,:](?=\d)           # 1,000 and 9:30
+                               | ['’] (?!{_CLITIC}(?!{_LETTER}))
+                             ) (?={_LETTER})
+          )
+      )++
+      (?: \. (?!\.|{_LETTER}) (?! (?: [\]"'”’)}}»] | \[\d++\] )*+ \s*+ \Z ) )?    # an abbreviation's, not a sentence's
+    | \.{{2,}} | -{{2,}} | `` | ''
+    | [^\s{_UNSEEN}]
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenizedText:
+    """A text, its tokens, and the characters that each of them is."""
+
+    text: str
+    tokens: tuple[str, ...]
+    starts_T: NDArray[np.int32]
+    ends_T: NDArray[np.int32]
+    """After the last character."""
+
+    def find_tokens(self, start: int, end: int) -> tuple[int, int] | None:
+        """The first and the last token with any of the characters from ``start`` up to ``end``; None if none has."""
+        first = int(np.searchsorted(self.ends_T, start, side="right"))
+        last = int(np.searchsorted(self.starts_T, end, side="left")) - 1
+        return (first, last) if first <= last else None
+
+    def find_characters(self, first: int, last: int) -> tuple[int, int]:
+        """Where the text of some tokens begins and ends; ``last`` is one of them."""
+        return int(self.starts_T[first]), int(self.ends_T[last])
+
+
+def tokenize_paragraph(text: str) -> TokenizedText:
+    """Split running text, of one sentence or several."""
+    return _tokenize(text, _sentence_ends(text))
+
+
+def tokenize_question(text: str) -> TokenizedText:
+    """Split a text that is one sentence."""
+    return _tokenize(text, [len(text)])
+
+
+def _tokenize(text: str, sentence_ends: list[int]) -> TokenizedText:
+    spans: list[tuple[int, int]] = []
+    begin = 0
+    for end in sentence_ends:
+        spans += (found.span() for found in _TOKEN.finditer(text, begin, end))
+        begin = end
+    starts_T, ends_T = np.array(spans, dtype=np.int32).reshape(-1, 2).T.copy()
+    return TokenizedText(text, tuple(intern(_form(text[start:end])) for start, end in spans), starts_T, ends_T)
+
+
+def _sentence_ends(text: str) -> list[int]:
+    """Where sentences end. They are found in a copy of the text that differs in white space only."""
+    places = [place for place, char in enumerate(text) if not char.isspace()]
+    lengths = (len("".join(sentence.split())) for sentence in split_sentences(text))
+    return [places[count - 1] + 1 for count in accumulate(lengths)]
+
+
+def _form(piece: str) -> str:
+    return _FORMS.get(piece) or piece.translate(_INSIDE_WORDS)
