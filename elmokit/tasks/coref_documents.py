@@ -36,7 +36,7 @@ def read_documents(path: Path) -> list[Document]:
 
 def read_text_documents(lines: Sequence[str]) -> list[Document]:
     """Running text, split into sentences; an empty line begins another document."""
-    documents = []
+    documents: list[Document] = []
     for has_text, paragraph in groupby(lines, key=lambda line: bool(line.strip())):
         if has_text:
             found = [tokenize(sentence) for line in paragraph for sentence in split_sentences(line)]

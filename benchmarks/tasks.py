@@ -1,0 +1,125 @@
+"""Task training on kept layers against the baseline arm: the time of a step, with ELMo and without.
+
+    python benchmarks/tasks.py DATA --elmo MODEL --vectors GLOVE [--tasks ner-wikigold ...] [--steps 12] [--rounds 3]
+
+DATA is a folder with the data of Table 1 (see docs/tasks.md). Both arms take the same steps on the same examples, by
+the small recipes: a batch is put together, from the layers on disk where there is ELMo, and learned from. The layers
+are computed before, outside the clock: that is what keeping them is for. Arms take turns, step by step.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # as `elmokit task train` does
+
+from report import Report, Row, gather_facts, judge, spread
+
+from elmokit.analysis.datasets import DataSet, choose_datasets
+from elmokit.analysis.table1 import BASELINE, ELMO, make_recipe
+from elmokit.config import find_recipe, read_recipe
+from elmokit.tasks.batching import TrainingBatches
+from elmokit.tasks.learner import START, Learner, seeded
+from elmokit.tasks.materials import TaskData, all_sequences, gather_materials
+from elmokit.tasks.recipe import TaskRecipe
+from elmokit.tasks.saved import build_model
+from elmokit.tasks.table import get_task
+
+GOAL = 1.3
+FEW = 400  # examples that are read, unless a step takes more
+
+
+@dataclass
+class Arm:
+    """A run, as far as it is timed."""
+
+    batches: TrainingBatches
+    learner: Learner
+
+    def seconds_of_a_step(self) -> float:
+        """Take the next step."""
+        start = time.perf_counter()
+        self.learner.learn(self.batches.make(self.learner.step))
+        return time.perf_counter() - start
+
+
+def make_arm(dataset: DataSet, recipe: TaskRecipe, data: TaskData, layers_dir: Path) -> Arm:
+    task = get_task(dataset.task)
+    materials = gather_materials(task, recipe, data, layers_dir)
+    if materials.layers is not None:
+        materials.layers.add(all_sequences(task, materials.train))
+    batches = TrainingBatches(task, materials.train, materials.labels, materials.columns, recipe.training)
+    with seeded(recipe.training.seed, START):
+        model = build_model(task, recipe, materials.labels, materials.columns)
+    return Arm(batches, Learner(model, recipe.training, steps_per_epoch=batches.per_epoch, metric=task.metric))
+
+
+def measure(dataset: DataSet, arguments: argparse.Namespace, layers_dir: Path) -> Row:
+    task = get_task(dataset.task)
+    overrides = [f"words.file={arguments.vectors}", *arguments.change]
+    base = read_recipe(TaskRecipe, find_recipe(dataset.task, folder="tasks"), overrides)
+    data = dataset.read(task, *dataset.find_files(arguments.data))
+    num_examples = max(FEW, base.training.batch_size * (arguments.steps + 1))
+    if base.training.batch_size == 1:  # documents
+        num_examples = arguments.steps + 1
+    few = replace(data, train=_spread_out(data.train, num_examples), dev=data.dev[:1], read_test=None)
+    arms = [
+        make_arm(dataset, make_recipe(base, arm, bilm=arguments.elmo, seed=0), few, layers_dir)
+        for arm in (BASELINE, ELMO)
+    ]
+    for arm in arms:
+        arm.seconds_of_a_step()  # the first one is slower
+    medians: list[list[float]] = [[], []]
+    for _ in range(arguments.rounds):
+        seconds: list[list[float]] = [[], []]
+        for _ in range(arguments.steps):
+            for arm, times in zip(arms, seconds, strict=True):
+                times.append(arm.seconds_of_a_step())
+        for kept, times in zip(medians, seconds, strict=True):
+            kept.append(sum(times) / len(times))
+    ratios = [elmo / baseline for baseline, elmo in zip(*medians, strict=True)]
+    row = Row(
+        dataset.name,
+        "ms a step: baseline, +ELMo",
+        spread([1000 * value for value in medians[0]], "{:.0f}"),
+        spread([1000 * value for value in medians[1]], "{:.0f}"),
+        spread(ratios, "{:.2f}x"),
+    )
+    return judge(row, f"<= {GOAL}x", met=median(ratios) <= GOAL)
+
+
+def _spread_out(examples: Sequence[object], count: int) -> list[object]:
+    """Some of them from all over the data."""
+    every = max(1, len(examples) // count)
+    return list(examples[::every][:count])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--elmo", required=True, help="a saved biLM")
+    parser.add_argument("--vectors", required=True, help="static vectors")
+    parser.add_argument("--tasks", nargs="*", default=[])
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--change", nargs="*", default=[], metavar="KEY=VALUE", help="other values for the recipes")
+    parser.add_argument("--save", type=Path, help="write the table as Markdown")
+    arguments = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for dataset in choose_datasets(arguments.tasks):
+            rows.append(measure(dataset, arguments, Path(folder)))
+            print(*rows[-1].__dict__.values(), flush=True)
+    report = Report("Task training: steps on kept layers", gather_facts(hidden=arguments.data), rows)
+    report.print()
+    if arguments.save:
+        arguments.save.write_text(report.to_markdown(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Which spans of a document are worth linking: every span scored, the best of them kept (Lee et al. 2017, section 4).
+
+Spans are a grid: row t has those that begin at token t, column w those of w + 1 tokens. What they share is computed
+once a token; the vectors of whole spans are made for the kept ones only.
+
+Shapes: T tokens of a document, W tokens of the longest span, E width of the inputs, C width of the contexts, F width of
+a feature, H hidden width, M kept spans, D width of a span.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmokit.tasks.split_ffnn import SplitFFNN
+
+LEAST_KEPT = 16  # spans, or all: a short text would be left with too few by its share of words alone
+
+
+@dataclass(frozen=True)
+class KeptSpans:
+    """The best spans of a document, by position: by their first token, then by their last."""
+
+    starts_M: Tensor
+    lasts_M: Tensor  # included
+    scores_M: Tensor
+    vectors_MD: Tensor
+
+
+@dataclass(frozen=True)
+class _ScoredSpans:
+    """The whole grid, and what of it the kept spans' vectors are made of."""
+
+    scores_TW: Tensor
+    widths_TWF: Tensor
+    attention_TWW: Tensor
+
+
+class SpanScorer(nn.Module):
+    """Scores all spans and keeps the best.
+
+    A span's vector is [context of its first token; of its last; its width's; its head], the head being a mean of its
+    tokens' inputs by learned attention.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        context_dim: int,
+        *,
+        max_width: int,
+        feature_dim: int,
+        hidden_dims: tuple[int, ...],
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.max_width = max_width
+        self.span_dim = 2 * context_dim + feature_dim + input_dim
+        self.widths = nn.Embedding(max_width, feature_dim)
+        nn.init.xavier_uniform_(self.widths.weight)
+        self.attention = nn.Linear(context_dim, 1, bias=False)  # a softmax would not see a bias
+        self.scorer = SplitFFNN((context_dim, context_dim, feature_dim, input_dim), hidden_dims, dropout=dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, inputs_TE: Tensor, contexts_TC: Tensor, left_T: Tensor, *, per_token: float) -> KeptSpans:
+        """Keep ``per_token`` times as many spans as there are tokens.
+
+        ``left_T`` counts the tokens from each to the end of its sentence, itself included.
+        """
+        spans = self._score(inputs_TE, contexts_TC)
+        columns_W = torch.arange(self.max_width, device=left_T.device)
+        inside_TW = columns_W < left_T[:, None]
+        starts_S, columns_S = inside_TW.nonzero().unbind(dim=1)
+        num_kept = max(int(per_token * len(left_T)), min(LEAST_KEPT, len(starts_S)))
+        kept_M = keep_best(
+            spans.scores_TW.detach()[inside_TW].cpu().numpy(),
+            starts_S.cpu().numpy(),
+            (starts_S + columns_S).cpu().numpy(),
+            num_kept,
+        )
+        starts_M, columns_M = starts_S[kept_M], columns_S[kept_M]
+        lasts_M = starts_M + columns_M
+        tokens_MW = (starts_M[:, None] + columns_W).clamp(max=len(left_T) - 1)  # past the span, attention is zero
+        heads_ME = functional.embedding_bag(
+            tokens_MW, inputs_TE, mode="sum", per_sample_weights=spans.attention_TWW[starts_M, columns_M]
+        )
+        parts = [contexts_TC[starts_M], contexts_TC[lasts_M], spans.widths_TWF[starts_M, columns_M], heads_ME]
+        return KeptSpans(starts_M, lasts_M, spans.scores_TW[starts_M, columns_M], torch.cat(parts, dim=1))
+
+    def _score(self, inputs_TE: Tensor, contexts_TC: Tensor) -> _ScoredSpans:
+        """Score the grid; spans that reach over the end of their sentence are in it, with scores of no meaning."""
+        start_HC, last_HC, width_HF, head_HE = self.scorer.pieces
+        grid = (len(inputs_TE), self.max_width)
+        attention_TWW = self._attend(contexts_TC)
+        columns_W = torch.arange(self.max_width, device=inputs_TE.device)
+        widths_TWF = self.dropout(self.widths(columns_W).expand(*grid, -1))
+        # A head is linear in its tokens too, so they are narrowed before they are added up.
+        first_TWH = torch.baddbmm(
+            self._windows(contexts_TC @ last_HC.t()), attention_TWW, self._windows(inputs_TE @ head_HE.t())
+        )
+        first_TWH = first_TWH + functional.linear(contexts_TC, start_HC, self.scorer.bias)[:, None]
+        first_TWH = first_TWH + widths_TWF @ width_HF.t()
+        scores_TW = self.scorer(first_TWH.flatten(0, 1)).view(grid)
+        return _ScoredSpans(scores_TW, widths_TWF, attention_TWW)
+
+    def _attend(self, contexts_TC: Tensor) -> Tensor:
+        """How much every token of a span is its head, (T, W, W); zero past its last."""
+        scores_TW = self._windows(self.attention(contexts_TC)).squeeze(2)
+        past_WW = torch.ones(self.max_width, self.max_width, dtype=torch.bool, device=contexts_TC.device).triu(1)
+        return scores_TW[:, None].masked_fill(past_WW, float("-inf")).softmax(dim=2)
+
+    def _windows(self, rows_TH: Tensor) -> Tensor:
+        """Every row and those after it, zeros past the end of the document: a view, (T, W, H)."""
+        padded = functional.pad(rows_TH, (0, 0, 0, self.max_width - 1))
+        return padded.unfold(0, self.max_width, 1).transpose(1, 2)
+
+
+def keep_best(
+    scores_S: NDArray[np.float32], starts_S: NDArray[np.int64], lasts_S: NDArray[np.int64], num_kept: int
+) -> NDArray[np.int64]:
+    """The places of the best spans, in order; none of them crosses a better one.
+
+    Two spans cross if each has a token that the other lacks, and they share one. The first of equals is the better.
+    """
+    order = np.argsort(-scores_S, kind="stable")
+    num_tokens = int(lasts_S.max(initial=-1)) + 1
+    furthest_last, nearest_start = [-1] * num_tokens, [num_tokens] * num_tokens  # of kept spans that begin, end there
+    kept: list[int] = []
+    for place, start, last in zip(order.tolist(), starts_S[order].tolist(), lasts_S[order].tolist(), strict=True):
+        if len(kept) == num_kept:
+            break
+        if max(furthest_last[start + 1 : last + 1], default=-1) > last:
+            continue
+        if min(nearest_start[start:last], default=num_tokens) < start:
+            continue
+        kept.append(place)
+        furthest_last[start] = max(furthest_last[start], last)
+        nearest_start[last] = min(nearest_start[last], start)
+    return np.array(sorted(kept), dtype=np.int64)
