@@ -56,6 +56,27 @@ def test_a_full_vocabulary_keeps_the_order_of_the_corpus(folder: Path) -> None:
     assert corpus.target_ids(vocab).tolist() == [3, 4, 5, 6, 7, 0, 1]
 
 
+def mapped_bytes() -> int:
+    status = Path("/proc/self/status").read_text("utf-8")
+    return 1024 * int(next(line for line in status.splitlines() if line.startswith("RssFile:")).split()[1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells how much of a file is mapped")
+def test_what_was_read_can_be_let_go_and_is_still_there(tmp_path: Path) -> None:
+    line = " ".join(f"word{number}" for number in range(1000)) + "\n"
+    (tmp_path / "text.txt").write_text(2000 * line, "utf-8")  # eight megabytes of ids
+    prepare_corpus([tmp_path / "text.txt"], tmp_path / "corpus", tokenized=True, max_chars=8)
+    corpus = Corpus.open(tmp_path / "corpus")
+    corpus.let_go()
+    before = mapped_bytes()
+    total = corpus.tokens.sum()
+    after = mapped_bytes()
+    assert after - before > 7_000_000
+    corpus.let_go()
+    assert mapped_bytes() - before < 1_000_000
+    assert corpus.tokens.sum() == total
+
+
 @pytest.mark.parametrize("index", [-1, 3])
 def test_a_sentence_that_is_not_there_is_refused(folder: Path, index: int) -> None:
     with pytest.raises(InputError, match=f"no sentence {index}; the corpus has 3"):

@@ -115,6 +115,7 @@ def train(
                     if world.is_first:
                         folder, keep = run_dir / CHECKPOINTS, settings.keep_checkpoints
                         writer.begin(partial(save_checkpoint, checkpoint, folder, keep=keep))
+                    trainer.corpus.let_go()  # so that memory does not grow with what was read
     finally:
         writer.close()
 

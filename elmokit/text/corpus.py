@@ -17,6 +17,7 @@ Shapes: N tokens, S sentences, W distinct words, C character ids a word (max_cha
 
 import json
 import math
+import mmap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -179,6 +180,13 @@ class Corpus:
         ids = [vocab.id(word) for word in self._words()]
         return np.array([*ids, vocab.bos_id, vocab.eos_id], dtype=np.uint32)
 
+    def let_go(self) -> None:
+        """Give back the memory of what was read: it is mapped again when it is needed. Nothing else changes."""
+        for array in (self.tokens, self.lengths, self.offsets, self.char_table):
+            mapped = _buffer(array)
+            if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+                mapped.madvise(mmap.MADV_DONTNEED)
+
     def _words(self) -> list[str]:
         return self.words_text.tobytes().decode().split("\n")[:-1]
 
@@ -193,6 +201,14 @@ def _read_meta(folder: Path) -> CorpusMeta:
         raise InputError(f"{path} is damaged or of another version ({error}); prepare the corpus again") from None
 
 
+def _buffer(array: NDArray[Any]) -> object:
+    """What an array is a view of, in the end."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base.obj if isinstance(base, memoryview) else base
+
+
 def _map(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
     expected = math.prod(shape) * np.dtype(dtype).itemsize
     found = path.stat().st_size if path.is_file() else 0
@@ -201,4 +217,5 @@ def _map(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
             f"{path} has {found:,} bytes, but {META_FILE} says {expected:,}; "
             f"delete {path.parent} and prepare the corpus again"
         )
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=shape))  # a plain array is quicker to index
+    with path.open("rb") as file:
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=dtype).reshape(shape)
