@@ -1,21 +1,15 @@
 """The results of a benchmark as one table: on the terminal, or as Markdown to keep."""
 
-import os
-import platform
-import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields, replace
-from datetime import date
 from pathlib import Path
 from statistics import median
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from elmokit import kernels
+from elmokit.analysis import facts
 
 
 @dataclass(frozen=True)
@@ -75,36 +69,8 @@ def judge(row: Row, goal: str, *, met: bool) -> Row:
 
 def gather_facts(*, hidden: Path) -> dict[str, str]:
     """Machine, versions, commit, date and command; of the path ``hidden`` the command shows only the name."""
-    compiled = kernels.load()
     words = [Path(word).name if Path(word) == hidden else word for word in sys.argv]
-    return {
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}",
-        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads",
-        "kernels": "none" if compiled is None else compiled.isa,
-        "commit": _commit(),
-        "date": date.today().isoformat(),
-        "command": shlex.join(["python", *words]),
-    }
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.machine()
-
-
-def _commit() -> str:
-    folder = Path(__file__).parent
-
-    def git(*arguments: str) -> str:
-        run = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
-        return run.stdout.strip()
-
-    try:
-        return git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain") else "")
-    except (OSError, subprocess.CalledProcessError):  # no git, or no repository
-        return "unknown"
+    return facts.gather_facts(["python", *words])
 
 
 def _markdown_row(cells: Sequence[str]) -> str:

@@ -150,6 +150,18 @@ def read_recipe(kind: type[Config], path: str | Path, overrides: Sequence[str]) 
     return parse_config(kind, _without_none(values), source=" ".join([str(path), *overrides]))
 
 
+def find_recipe(name: str, *, folder: str) -> Path:
+    """A recipe by the path of a TOML file, or by the name of one that elmokit has in this folder of its recipes."""
+    if name.endswith(".toml"):
+        return Path(name)
+    inside, beside = (root / "recipes" for root in Path(__file__).parents[:2])  # installed, or in a source tree
+    ours = (inside if inside.is_dir() else beside) / folder
+    known = {path.stem: path for path in ours.glob("*.toml")}
+    if name not in known:
+        raise ConfigError(f"there is no recipe {name!r}; name a TOML file, or one of ours: {', '.join(sorted(known))}")
+    return known[name]
+
+
 def _override(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     *tables, name = key.strip().split(".")

@@ -1,0 +1,138 @@
+"""The data of our Table 1: which files, as they are published, and how they are divided where they come in one piece.
+
+They stand in for the paper's sets, which are not free. A table says which data it used.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from elmokit.analysis.splits import split_tagged_documents
+from elmokit.errors import InputError
+from elmokit.tasks.coref_documents import split_documents
+from elmokit.tasks.materials import TaskData, read_data
+from elmokit.tasks.squad import hold_out_contexts
+from elmokit.tasks.task import Task
+
+AnyTask = Task[Any, Any, Any, Any, Any]
+
+PACKED = ("", ".xz", ".gz")  # how a file's name may go on
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A row of the table."""
+
+    name: str
+    """On the command line, and of the folder of its runs."""
+    task: str
+    title: str
+    metric: str
+    """The task's own, by which its models are chosen and compared."""
+    files: tuple[str, ...]
+    """Below the data's folder."""
+    read: Callable[..., TaskData]
+    """(task, path of every file) -> examples."""
+    split: str
+    """How it is divided, in words."""
+
+    def find_files(self, data_dir: Path) -> list[Path]:
+        """Where the files are, packed or not."""
+        found = []
+        for name in self.files:
+            paths = [data_dir / f"{name}{end}" for end in PACKED]
+            existing = [path for path in paths if path.is_file()]
+            if not existing:
+                raise InputError(
+                    f"{data_dir}: has no {name} (or {' or '.join(PACKED[1:])} of it), which is data of {self.name}; "
+                    "put it there, or choose other rows with --tasks"
+                )
+            found.append(existing[0])
+        return found
+
+
+def _read_given(task: AnyTask, train: Path, dev: Path, test: Path) -> TaskData:
+    return read_data(task, train=train, dev=dev, test=test)
+
+
+def _divide_entities(task: AnyTask, path: Path) -> TaskData:
+    parts = split_tagged_documents(task.read(path, True))  # noqa: FBT003
+    return TaskData(parts.train, parts.dev, lambda: parts.test)
+
+
+def _divide_questions(task: AnyTask, train: Path, test: Path) -> TaskData:
+    learned_from, dev = hold_out_contexts(task.read(train, True))  # noqa: FBT003
+    return TaskData(learned_from, dev, partial(task.read, test, False))  # noqa: FBT003
+
+
+def _divide_documents(task: AnyTask, path: Path) -> TaskData:
+    parts = split_documents(task.read(path, True))  # noqa: FBT003
+    return TaskData(parts.train, parts.dev, lambda: parts.test)
+
+
+def _three(form: str) -> tuple[str, ...]:
+    return tuple(form.format(part) for part in ("train", "dev", "test"))
+
+
+PUBLISHED_SPLIT = "as published"
+
+DATASETS = (
+    DataSet(
+        name="ner-wikigold",
+        task="ner",
+        title="Wikigold",
+        metric="f1",
+        files=("ner/wikigold.conll",),
+        read=_divide_entities,
+        split="60/20/20 % of the documents, by a fixed seed",
+    ),
+    DataSet("ner-wnut17", "ner", "WNUT-17", "f1", _three("ner/wnut17.{}.conll"), _read_given, PUBLISHED_SPLIT),
+    DataSet("sst", "sst", "SST-5", "accuracy", _three("sst/{}.txt"), _read_given, PUBLISHED_SPLIT),
+    DataSet(
+        name="snli",
+        task="snli",
+        title="SNLI",
+        metric="accuracy",
+        files=("snli/snli_1.0_train-100k.jsonl", "snli/snli_1.0_dev.jsonl", "snli/snli_1.0_test.jsonl"),
+        read=_read_given,
+        split="as published, with 100,000 of the training pairs",
+    ),
+    DataSet(
+        name="squad",
+        task="squad",
+        title="SQuAD, a part",
+        metric="f1",
+        files=("squad/train-small.json", "squad/test-small.json"),
+        read=_divide_questions,
+        split="a tenth of the training paragraphs is dev, by a fixed seed",
+    ),
+    DataSet(
+        name="srl",
+        task="srl",
+        title="EWT PropBank",
+        metric="f1",
+        files=_three("srl/ewt-propbank-{}.conll"),
+        read=_read_given,
+        split=PUBLISHED_SPLIT,
+    ),
+    DataSet(
+        name="coref",
+        task="coref",
+        title="LitBank",
+        metric="f1",
+        files=("coref/litbank-conll.tar",),
+        read=_divide_documents,
+        split="80/10/10 % of the documents, by a fixed seed",
+    ),
+)
+
+
+def choose_datasets(names: Sequence[str]) -> list[DataSet]:
+    """The rows of these names, or of all tasks of these names, in the table's order; all of them if there are none."""
+    unknown = [name for name in names if not any(name in (one.name, one.task) for one in DATASETS)]
+    if unknown:
+        known = ", ".join(one.name for one in DATASETS)
+        raise InputError(f"the table has no row {unknown[0]!r}; its rows are {known}")
+    return [one for one in DATASETS if not names or one.name in names or one.task in names]

@@ -1,0 +1,115 @@
+"""A word where it stands in a text: finding it, its vectors, and a few places that show its different uses.
+
+Shapes: N occurrences, L layers, T tokens, D width.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from elmokit.embed.embedder import Embedder, Sentence
+from elmokit.embed.picking import Layer, Vectors, check_layer, pick_layers
+from elmokit.errors import InputError
+
+Place = tuple[tuple[str, ...], int]
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A token in its sentence."""
+
+    tokens: tuple[str, ...]
+    position: int
+    sentence: int | None = None
+    """The sentence's number in the text, counted from 0; None if it is not from there."""
+
+    @property
+    def token(self) -> str:
+        """The token itself."""
+        return self.tokens[self.position]
+
+    @property
+    def place(self) -> Place:
+        """What its vectors depend on: equal sentences have equal ones."""
+        return self.tokens, self.position
+
+
+def find_occurrences(embedder: Embedder, sentences: Iterable[Sentence], word: str, *, most: int) -> list[Occurrence]:
+    """The first occurrences of a word in a text, at most so many; of equal sentences the first. Reads no further."""
+    found: dict[Place, Occurrence] = {}
+    for number, sentence in enumerate(sentences):
+        if not may_hold(sentence, {word}):
+            continue
+        tokens = as_tokens(embedder, sentence)
+        for position in _positions(tokens, word):
+            occurrence = Occurrence(tokens, position, number)
+            found.setdefault(occurrence.place, occurrence)
+            if len(found) == most:
+                return list(found.values())
+    if not found:
+        raise InputError(f"{word!r} is no token of the text; check how the word is written, upper and lower case too")
+    return list(found.values())
+
+
+def find_in_contexts(embedder: Embedder, contexts: Iterable[Sentence], word: str) -> list[Occurrence]:
+    """Every occurrence of a word in sentences that must hold it."""
+    found = []
+    for context in contexts:
+        tokens = as_tokens(embedder, context)
+        if word not in tokens:
+            raise InputError(f"{word!r} is no token of the context {' '.join(tokens)!r}; give sentences that hold it")
+        found += [Occurrence(tokens, position) for position in _positions(tokens, word)]
+    return found
+
+
+def choose_varied(embedder: Embedder, occurrences: Sequence[Occurrence], *, num: int, layer: Layer) -> list[Occurrence]:
+    """A few occurrences to which, together, all others are close: one of each kind, if the vectors tell kinds apart.
+
+    The first is the one closest to all. Each further one adds most to how close every occurrence is to the nearest
+    chosen, so a single odd one is hardly ever taken.
+    """
+    vectors_ND = unit_vectors(embedder, occurrences, layer=layer)
+    similarities_NN = vectors_ND @ vectors_ND.T
+    nearest_N = np.full(len(occurrences), -1.0, dtype=np.float32)
+    chosen: list[int] = []
+    while len(chosen) < min(num, len(occurrences)):
+        gains_N = np.maximum(similarities_NN - nearest_N[:, None], 0).sum(axis=0)
+        gains_N[chosen] = -1
+        chosen.append(int(gains_N.argmax()))
+        nearest_N = np.maximum(nearest_N, similarities_NN[:, chosen[-1]])
+    return [occurrences[index] for index in sorted(chosen)]
+
+
+def unit_vectors(embedder: Embedder, occurrences: Sequence[Occurrence], *, layer: Layer) -> Vectors:
+    """One vector of length 1 an occurrence, (N, D)."""
+    check_layer(layer, embedder.num_layers)
+    found = embedder.iter_layers(occurrence.tokens for occurrence in occurrences)
+    picked = [
+        pick_layers(layers_LTD[:, [occurrence.position]], layer)[0]
+        for occurrence, layers_LTD in zip(occurrences, found, strict=True)
+    ]
+    return to_unit_length(np.stack(picked))
+
+
+def to_unit_length(vectors_ND: Vectors) -> Vectors:
+    """Scale vectors to length 1; zeros stay zeros."""
+    lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True).astype(np.float32)
+    lengths_N1[lengths_N1 == 0] = 1
+    scaled_ND: Vectors = vectors_ND / lengths_N1
+    return scaled_ND
+
+
+def as_tokens(embedder: Embedder, sentence: Sentence) -> tuple[str, ...]:
+    """A sentence's tokens: raw text is tokenised."""
+    return tuple(embedder.tokenize(sentence) if isinstance(sentence, str) else sentence)
+
+
+def may_hold(sentence: Sentence, words: Iterable[str]) -> bool:
+    """Whether a sentence can have one of the words as a token: a quick look, for raw text before it is tokenised."""
+    # Other characters than letters and digits may be changed by the tokeniser.
+    return any(word in sentence or (isinstance(sentence, str) and not word.isalnum()) for word in words)
+
+
+def _positions(tokens: Sequence[str], word: str) -> Iterator[int]:
+    return (position for position, token in enumerate(tokens) if token == word)

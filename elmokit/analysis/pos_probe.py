@@ -1,0 +1,191 @@
+"""Which layer knows parts of speech? A linear classifier on each, frozen (Peters et al. 2018, Table 6).
+
+For every layer, and for the mean of all, the regularisation is picked on the dev set; then the test set is read once.
+
+Shapes: N tokens of a data set, L layers, D width, K tags.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmokit.analysis.logistic_regression import LinearClassifier, fit_path
+from elmokit.embed.embedder import Embedder
+from elmokit.embed.picking import Layer
+from elmokit.errors import InputError
+from elmokit.model.bilm import BiLM
+from elmokit.readers.conllu import UDSentence
+
+STRENGTHS = (100.0, 10.0, 1.0, 0.1)
+"""Of the regularisation, the inverse of scikit-learn's C."""
+
+Part = Literal["train", "dev", "test"]
+PARTS: tuple[Part, ...] = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class PosData:
+    """Sentences with their tags, in three parts."""
+
+    train: Sequence[UDSentence]
+    dev: Sequence[UDSentence]
+    test: Sequence[UDSentence]
+
+    def __post_init__(self) -> None:
+        for part in PARTS:
+            if not any(sentence.tokens for sentence in self.part(part)):
+                raise InputError(f"no token in the {part} part; expected one or more tagged sentences in each")
+        if len(tags := self.tags()) < 2:
+            raise InputError(f"the training part has no tag but {tags[0]!r}; take a treebank that is tagged (XPOS)")
+
+    def part(self, name: Part) -> Sequence[UDSentence]:
+        """The sentences of a part."""
+        return {"train": self.train, "dev": self.dev, "test": self.test}[name]
+
+    def num_tokens(self, name: Part) -> int:
+        """Tokens of a part."""
+        return sum(len(sentence.tokens) for sentence in self.part(name))
+
+    def tags(self) -> list[str]:
+        """The tags that can be learned, sorted."""
+        return sorted({tag for sentence in self.train for tag in sentence.xpos})
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A strength of the regularisation, and how well it did on the dev set."""
+
+    strength: float
+    dev_accuracy: float
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What a linear classifier can read off one layer."""
+
+    layer: Layer
+    strength: float
+    """The one that did best on the dev set; the strongest of equals."""
+    dev_accuracy: float
+    test_accuracy: float
+    seconds: float
+    """To learn the classifiers of all strengths."""
+    trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True)
+class ProbeProgress:
+    """How far a probe is: ``done`` of ``total`` tokens embedded, or classifiers learned."""
+
+    doing: Literal["embedding", "learning"]
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Examples:
+    """Features and tags of one part; a tag that training lacks is -1, which no classifier says."""
+
+    features_ND: Tensor
+    tags_N: Tensor
+
+
+def probe_pos(
+    embedder: Embedder, data: PosData, *, progress: Callable[[ProbeProgress], None] = lambda _: None
+) -> list[ProbeResult]:
+    """Learn to predict XPOS from every layer, then from the mean of all."""
+    if embedder.state == "carry":
+        raise InputError("a probe under state='carry', where a vector depends on its batch; use 'reset' or 'warm'")
+    layers: list[Layer] = [*range(embedder.num_layers), "mean"]
+    index = {tag: number for number, tag in enumerate(data.tags())}
+    results = []
+    with _embedded(embedder, data, progress) as vectors_LND:
+        for number, layer in enumerate(layers):
+            examples = _examples(vectors_LND, layer, data, index)
+            tried = number * len(STRENGTHS)
+
+            def tell(more: int, tried: int = tried) -> None:
+                progress(ProbeProgress("learning", tried + more, len(layers) * len(STRENGTHS)))
+
+            results.append(_probe_layer(layer, examples, num_tags=len(index), tell=tell))
+    return results
+
+
+def untrained_like(embedder: Embedder, *, seed: int) -> Embedder:
+    """A biLM of the same shape that has learned nothing: the control, so that width alone is not credited."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        bilm = BiLM(embedder.bilm.config)
+    return Embedder(bilm, state=embedder.state, language=embedder.language, device=embedder.device)
+
+
+def _probe_layer(
+    layer: Layer, examples: dict[Part, _Examples], *, num_tags: int, tell: Callable[[int], None]
+) -> ProbeResult:
+    start = time.monotonic()
+    train = examples["train"]
+    found = fit_path(train.features_ND, train.tags_N, num_classes=num_tags, strengths=STRENGTHS)
+    trials: list[Trial] = []
+    best: tuple[Trial, LinearClassifier] | None = None
+    tell(0)
+    for strength, classifier in zip(STRENGTHS, found, strict=True):
+        trials.append(Trial(strength, _accuracy(classifier, examples["dev"])))
+        tell(len(trials))
+        if best is None or trials[-1].dev_accuracy > best[0].dev_accuracy:
+            best = trials[-1], classifier
+    seconds = time.monotonic() - start
+    assert best is not None
+    chosen, classifier = best
+    test_accuracy = _accuracy(classifier, examples["test"])
+    return ProbeResult(layer, chosen.strength, chosen.dev_accuracy, test_accuracy, seconds, tuple(trials))
+
+
+def _accuracy(classifier: LinearClassifier, examples: _Examples) -> float:
+    return (classifier.predict(examples.features_ND) == examples.tags_N).double().mean().item()
+
+
+@contextmanager
+def _embedded(
+    embedder: Embedder, data: PosData, progress: Callable[[ProbeProgress], None]
+) -> Iterator["np.memmap[tuple[int, int, int], np.dtype[np.float32]]"]:
+    """Yield the vectors of all parts one after the other, (L, N, D), on disk: memory holds one layer at a time."""
+    total = sum(map(data.num_tokens, PARTS))
+    sentences = (sentence.tokens for part in PARTS for sentence in data.part(part))
+    with tempfile.TemporaryFile(prefix="elmokit-") as file:
+        shape = (embedder.num_layers, total, embedder.width)
+        vectors_LND = np.memmap(file, dtype=np.float32, mode="w+", shape=shape)
+        done = 0
+        progress(ProbeProgress("embedding", done, total))
+        for layers_LTD in embedder.iter_layers(sentences):
+            vectors_LND[:, done : done + layers_LTD.shape[1]] = layers_LTD
+            done += layers_LTD.shape[1]
+            progress(ProbeProgress("embedding", done, total))
+        yield vectors_LND
+
+
+def _examples(
+    vectors_LND: "np.memmap[tuple[int, int, int], np.dtype[np.float32]]",
+    layer: Layer,
+    data: PosData,
+    index: dict[str, int],
+) -> dict[Part, _Examples]:
+    """One layer's features, standardised by the training part's mean and deviation."""
+    picked_ND = torch.from_numpy(np.asarray(vectors_LND.mean(axis=0)) if layer == "mean" else vectors_LND[layer].copy())
+    deviation_D, mean_D = torch.std_mean(picked_ND[: data.num_tokens("train")], dim=0, correction=0)
+    deviation_D[deviation_D == 0] = 1  # a feature that never changes says nothing
+    picked_ND.sub_(mean_D).div_(deviation_D)
+    examples: dict[Part, _Examples] = {}
+    done = 0
+    for part in PARTS:
+        tags = [index.get(tag, -1) for sentence in data.part(part) for tag in sentence.xpos]
+        features_ND = picked_ND[done : done + len(tags)]
+        examples[part] = _Examples(features_ND, torch.tensor(tags))
+        done += len(tags)
+    return examples

@@ -1,0 +1,175 @@
+"""Table 1 in numbers and words: means over seeds, error reductions, a page of Markdown.
+
+A mean over fewer seeds than were asked for says so wherever it is shown.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+
+from elmokit.analysis.datasets import DataSet
+from elmokit.analysis.table1 import ARMS, BASELINE, ELMO, read_facts, read_inputs, read_result, run_folder
+from elmokit.errors import InputError
+from elmokit.tasks.progress import Finished
+from elmokit.tasks.trainer import RESULT
+
+Results = Mapping[tuple[str, str, int], Finished]
+"""(name of the data set, arm, seed) -> how the run ended, of all that are finished."""
+
+NOTHING = "-"
+ARM_TITLES = {"baseline": "baseline", "untrained": "+ untrained", "elmo": "+ ELMo"}
+INTRODUCTION = """\
+The set-up of Table 1 of Peters et al. 2018. The data stand in for the paper's, which are not free: no number here can
+be set beside one of the paper's.
+
+The three arms of a row have the same recipe, data and seeds, and differ in ELMo alone: none; the layers of a biLM of
+the same shape that has learned nothing (another one for every seed), so that width alone is not credited; the layers of
+the biLM. The best weights are chosen on dev, and test is read once. Scores are in percent, with the standard deviation
+over the seeds; where not all of these are finished, n is how many are. The error reduction is the share that ELMo takes
+off the baseline's distance to 100."""
+
+
+def read_results(run_dir: Path, datasets: Sequence[DataSet], *, num_seeds: int) -> Results:
+    """The runs of a table that are finished."""
+    read_inputs(run_dir)  # refuses a folder without a table
+    results: dict[tuple[str, str, int], Finished] = {}
+    for dataset in datasets:
+        for arm in ARMS:
+            for seed in range(num_seeds):
+                finished = read_result(run_folder(run_dir, dataset, arm, seed))
+                if finished is not None:
+                    results[dataset.name, arm, seed] = finished
+        _check_alike([run_folder(run_dir, dataset, *key[1:]) for key in results if key[0] == dataset.name])
+    return results
+
+
+def row_cells(dataset: DataSet, results: Results, *, num_seeds: int) -> list[str]:
+    """The scores of the three arms on test data, and the error reduction."""
+    scores = {arm: arm_scores(dataset, arm, results) for arm in ARMS}
+    cells = [summarize(scores[arm], num_seeds=num_seeds) for arm in ARMS]
+    return [*cells, error_reduction(scores[BASELINE], scores[ELMO], num_seeds=num_seeds)]
+
+
+def arm_scores(dataset: DataSet, arm: str, results: Results, *, on_dev: bool = False) -> dict[int, float]:
+    """The score of every seed that is finished."""
+    found = {seed: one for (name, its_arm, seed), one in results.items() if (name, its_arm) == (dataset.name, arm)}
+    parts = {seed: one.dev if on_dev else one.test for seed, one in found.items()}
+    return {seed: part[dataset.metric] for seed, part in sorted(parts.items()) if part is not None}
+
+
+def summarize(scores: Mapping[int, float], *, num_seeds: int) -> str:
+    """The mean and the standard deviation: ``61.20 ± 0.35``; with the number of seeds, if these are not all."""
+    if not scores:
+        return NOTHING
+    percents = [100 * score for score in scores.values()]
+    spread = f" ± {stdev(percents):.2f}" if len(percents) > 1 else ""
+    return f"{mean(percents):.2f}{spread}{_if_fewer(len(percents), num_seeds)}"
+
+
+def error_reduction(baseline: Mapping[int, float], elmo: Mapping[int, float], *, num_seeds: int) -> str:
+    """How much of the baseline's error is gone with ELMo, over the seeds that both have."""
+    seeds = baseline.keys() & elmo.keys()
+    if not seeds:
+        return NOTHING
+    before, after = (mean(scores[seed] for seed in seeds) for scores in (baseline, elmo))
+    if before == 1:
+        return NOTHING
+    return f"{(after - before) / (1 - before):.1%}{_if_fewer(len(seeds), num_seeds)}"
+
+
+def to_markdown(
+    run_dir: Path, datasets: Sequence[DataSet], results: Results, *, num_seeds: int, facts: Mapping[str, str]
+) -> str:
+    """The table as a page to keep. ``facts`` are of the machine and the command."""
+    inputs = read_inputs(run_dir)
+    of_runs = [
+        read_facts(run_folder(run_dir, dataset, arm, seed)) for dataset, arm, seed in _finished(datasets, results)
+    ]
+    facts = {
+        **facts,
+        "machine": _distinct(one.machine for one in of_runs) or facts["machine"],
+        "commit": _distinct(one.commit for one in of_runs) or facts["commit"],
+        "date": _distinct(one.date for one in of_runs) or facts["date"],
+        "seeds": ", ".join(map(str, range(num_seeds))),
+        **{name: inputs[name] for name in ("biLM", "static vectors") if name in inputs},
+    }
+    parts = [
+        "# The six tasks, with and without ELMo",
+        INTRODUCTION,
+        "\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        _scores_table(datasets, results, num_seeds=num_seeds),
+        "## Data",
+        _data_table(run_dir, datasets, results, inputs),
+        "## Runs",
+        _runs_table(run_dir, datasets, results, num_seeds=num_seeds),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _scores_table(datasets: Sequence[DataSet], results: Results, *, num_seeds: int) -> str:
+    headings = ["task", "data", "metric", *ARM_TITLES.values(), "error reduction"]
+    return _table(
+        headings, ([one.task, one.title, one.metric, *row_cells(one, results, num_seeds=num_seeds)] for one in datasets)
+    )
+
+
+def _data_table(run_dir: Path, datasets: Sequence[DataSet], results: Results, inputs: Mapping[str, str]) -> str:
+    rows = []
+    for dataset in datasets:
+        folders = [run_folder(run_dir, *key) for key in _finished([dataset], results)]
+        sizes = {(one.num_train, one.num_dev, one.num_test) for one in map(read_facts, folders)}
+        counts = [_distinct(f"{number:,}" for number in numbers) for numbers in zip(*sorted(sizes), strict=True)]
+        files = inputs.get(f"data of {dataset.name}", NOTHING)
+        rows.append([dataset.title, dataset.split, *(counts or [NOTHING] * 3), files])
+    return _table(["data", "split", "train", "dev", "test", "files"], rows)
+
+
+def _runs_table(run_dir: Path, datasets: Sequence[DataSet], results: Results, *, num_seeds: int) -> str:
+    rows = []
+    for dataset in datasets:
+        for arm in ARMS:
+            keys = [key for key in _finished([dataset], results) if key[1] == arm]
+            runs = [results[dataset.name, arm, seed] for _, _, seed in keys]
+            parameters = _distinct(f"{read_facts(run_folder(run_dir, *key)).num_parameters:,}" for key in keys)
+            dev = summarize(arm_scores(dataset, arm, results, on_dev=True), num_seeds=num_seeds)
+            each = ", ".join(f"{100 * score:.2f}" for score in arm_scores(dataset, arm, results).values())
+            seconds = f"{mean(run.seconds for run in runs):,.0f}" if runs else NOTHING
+            rows.append([dataset.title, ARM_TITLES[arm], parameters or NOTHING, dev, each or NOTHING, seconds])
+    return _table(["data", "arm", "parameters learned", "dev", "test, each seed", "seconds a run"], rows)
+
+
+def _finished(datasets: Sequence[DataSet], results: Results) -> list[tuple[DataSet, str, int]]:
+    """Data set, arm and seed of the finished runs, in the table's order."""
+    named = {dataset.name: dataset for dataset in datasets}
+    keys = sorted((key for key in results if key[0] in named), key=lambda key: (ARMS.index(key[1]), key[2]))
+    return [(dataset, arm, seed) for dataset in datasets for name, arm, seed in keys if name == dataset.name]
+
+
+def _check_alike(folders: Sequence[Path]) -> None:
+    """Refuse to set runs side by side that differ in more than ELMo and their seed."""
+    first: dict[str, object] | None = None
+    for folder in folders:
+        recipe = json.loads((folder / RESULT).read_bytes())["recipe"]
+        del recipe["elmo"], recipe["training"]["seed"]
+        if first is None:
+            first = recipe
+        if recipe != first:
+            raise InputError(
+                f"{folder}: is a run of another recipe than {folders[0]}, so the two cannot be compared; "
+                "run the table again, without --only-print"
+            )
+
+
+def _if_fewer(num_found: int, num_seeds: int) -> str:
+    return "" if num_found == num_seeds else f" (n={num_found})"
+
+
+def _distinct(values: Iterable[str]) -> str:
+    """Each value once, in the order of their first occurrence."""
+    return "; ".join(dict.fromkeys(values))
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -1,0 +1,264 @@
+"""Verbs that ask what vectors know: neighbors, probe."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from elmokit.cli.app import app
+from elmokit.cli.embedding import MODEL_HELP, model_source
+from elmokit.cli.messages import on_terminal
+from elmokit.cli.neighbor_display import Found, show_neighbors
+from elmokit.errors import InputError
+
+if TYPE_CHECKING:
+    from elmokit.analysis.occurrences import Occurrence
+    from elmokit.analysis.pos_probe import ProbeProgress, ProbeResult
+    from elmokit.embed.embedder import Embedder, Sentence
+    from elmokit.embed.picking import Layer
+    from elmokit.weights.source import Source
+
+NUM_QUERIES = 3
+NUM_CANDIDATES = 200  # occurrences among which the queries are chosen
+CONTROL_SEED = 0
+STATE_HELP = "Every sentence begins from zero, or from a settled state."
+
+NEIGHBORS_EPILOG = """\b
+Examples
+  elmokit neighbors play --in corpus.txt --model my-model --same-word
+  elmokit neighbors play --in "texts/*.txt.xz" --model my-model \\
+      --context "They play chess ." --context "a play by Ibsen"
+
+\b
+What is printed. Lines are counted from 0 over all inputs.
+  on a terminal  the words in their contexts, cut to its width
+  in a pipe      tab-separated, with a heading; rank 0 is the query
+  --json         an object a query: word, layer, line, position, tokens,
+                 neighbors; with --vectors also static_neighbors"""
+
+Show = Callable[[str, int, int | None, str], None]
+
+probe = typer.Typer(
+    help="Measure what a linear classifier can read off each layer.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(probe, name="probe")
+
+
+@app.command(no_args_is_help=True, epilog=NEIGHBORS_EPILOG)
+def neighbors(
+    word: Annotated[str, typer.Argument(metavar="WORD", help="One token, as the text has it.")],
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="FILES", help="More text, as when a shell fills in --in *.txt")
+    ] = None,
+    *,
+    inputs: Annotated[
+        list[str],
+        typer.Option(
+            "--in",
+            metavar="FILES",
+            help="Text files, also .gz and .xz, patterns, or - for stdin; a line is a sentence.",
+        ),
+    ],
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)] = None,
+    contexts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--context",
+            metavar="SENTENCE",
+            help="A sentence with the word, to start from; can be given several times.  [default: a few of the text]",
+        ),
+    ] = None,
+    layer: Annotated[
+        str | None, typer.Option(metavar="WHICH", help="A layer's number, or mean.  [default: the top one]")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, metavar="N", help="How many neighbours.")] = 10,
+    same_word: Annotated[bool, typer.Option("--same-word", help="Only the same word in other contexts.")] = False,
+    vectors: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Static vectors (GloVe, word2vec), to compare with.")
+    ] = None,
+    state: Annotated[Literal["reset", "warm"], typer.Option(help=STATE_HELP)] = "reset",
+    tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
+    language: Annotated[str, typer.Option(metavar="CODE", help="Of raw text, for the tokeniser.")] = "en",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a query.")] = False,
+) -> None:
+    """Find the tokens of a text that are nearest to a word in its context.
+
+    Without --context, the word starts from a few places of the text that are as different as its vectors say.
+    """
+    source = _source(model)
+    from elmokit.analysis.neighbors import find_neighbors, find_static_neighbors
+    from elmokit.embed.embedder import Embedder
+    from elmokit.embed.files import find_inputs
+    from elmokit.encoders.static_vectors import read_static_vectors
+    from elmokit.text.lines import STDIN, read_lines
+
+    paths = find_inputs([*inputs, *(more or [])])
+    if STDIN in paths and not contexts:
+        raise InputError("standard input can be read only once; name a --context to start from, or give a file")
+
+    def sentences() -> "Iterator[Sentence]":
+        return (line.text.split() if tokenized else line.text for line in read_lines(paths))
+
+    sentences()  # looks for the files before the model is loaded
+    which = _layer(layer)
+    static = None if vectors is None else find_static_neighbors(read_static_vectors(vectors), word, k=k)
+    embedder = Embedder.from_pretrained(source, state=state, language=language)
+    given: list[Sentence] = [context.split() if tokenized else context for context in contexts or ()]
+    token = word if tokenized else _only_token(embedder, word)
+    queries = _queries(embedder, token, sentences, given, which)
+    total = None if STDIN in paths or not on_terminal() else sum(1 for _ in read_lines(paths))
+    with _bar_shown() as show:
+        start = time.monotonic()
+
+        def progress(num_sentences: int, num_tokens: int) -> None:
+            show("lines", num_sentences, total, f"{num_tokens / (time.monotonic() - start + 1e-9):,.0f} words/s")
+
+        found = find_neighbors(embedder, sentences(), queries, k=k, layer=which, same_word=same_word, progress=progress)
+    number = which if which == "mean" else which % embedder.num_layers
+    show_neighbors(Found(token, number, found, static), as_json=as_json)
+
+
+@probe.command(no_args_is_help=True)
+def pos(
+    *,
+    train: Annotated[Path, typer.Option(metavar="FILE", help="CoNLL-U, also .gz and .xz, to learn from.")],
+    dev: Annotated[Path, typer.Option(metavar="FILE", help="To choose the regularisation by.")],
+    test: Annotated[Path, typer.Option(metavar="FILE", help="To measure on, once.")],
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)] = None,
+    control: Annotated[
+        bool, typer.Option("--control", help="Also probe a biLM of the same shape that has learned nothing.")
+    ] = False,
+    state: Annotated[Literal["reset", "warm"], typer.Option(help=STATE_HELP)] = "reset",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a layer.")] = False,
+) -> None:
+    """Predict parts of speech (XPOS) from each layer, and from the mean of all.
+
+    A multinomial logistic regression on frozen vectors. Its regularisation is chosen on the dev set, and the accuracy
+    on the test set tells how much a layer knows.
+    """
+    source = _source(model)
+    from elmokit.analysis.pos_probe import PosData, probe_pos, untrained_like
+    from elmokit.embed.embedder import Embedder
+    from elmokit.readers.conllu import read_conllu
+
+    data = PosData(*(list(read_conllu(path)) for path in (train, dev, test)))
+    embedder = Embedder.from_pretrained(source, state=state)
+    with _bar_shown() as show:
+        progress = _probe_progress(show)
+        found = {"given": probe_pos(embedder, data, progress=progress)}
+        if control:
+            untrained = untrained_like(embedder, seed=CONTROL_SEED)
+            found["untrained"] = probe_pos(untrained, data, progress=progress)
+    _print_probes(found, as_json=as_json)
+
+
+def _source(model: list[str] | None) -> "Source":
+    if not model:
+        raise InputError("no model; name one with --model, a folder or a published model's two files")
+    return model_source(model)
+
+
+def _layer(text: str | None) -> "Layer":
+    from elmokit.analysis.neighbors import TOP
+
+    if text is None:
+        return TOP
+    if text == "mean":
+        return "mean"
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"layer {text!r}; expected mean or a layer's number, 0 for the token layer") from None
+
+
+def _only_token(embedder: "Embedder", word: str) -> str:
+    """The word as the tokeniser writes it."""
+    tokens = embedder.tokenize(word)
+    if len(tokens) != 1:
+        raise InputError(f"{word!r} is {len(tokens)} tokens ({' '.join(tokens)}); expected one, choose it among them")
+    return tokens[0]
+
+
+def _queries(
+    embedder: "Embedder",
+    word: str,
+    sentences: "Callable[[], Iterator[Sentence]]",
+    contexts: "list[Sentence]",
+    layer: "Layer",
+) -> "list[Occurrence]":
+    from elmokit.analysis.occurrences import choose_varied, find_in_contexts, find_occurrences
+
+    if contexts:
+        return find_in_contexts(embedder, contexts, word)
+    first = find_occurrences(embedder, sentences(), word, most=NUM_CANDIDATES)
+    return choose_varied(embedder, first, num=NUM_QUERIES, layer=layer)
+
+
+def _probe_progress(show: Show) -> "Callable[[ProbeProgress], None]":
+    start = time.monotonic()
+
+    def progress(now: "ProbeProgress") -> None:
+        nonlocal start
+        if now.done == 0:
+            start = time.monotonic()
+        if now.doing == "learning":
+            show("classifiers", now.done, now.total, "")
+        else:
+            show("words", now.done, now.total, f"{now.done / (time.monotonic() - start + 1e-9):,.0f} words/s")
+
+    return progress
+
+
+@contextmanager
+def _bar_shown() -> Iterator[Show]:
+    """Yield what shows how far a job is, on a terminal: the unit, how many of how many are done, and how fast."""
+    if not on_terminal():
+        yield lambda *_: None
+        return
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.SpinnerColumn(),
+        bars.BarColumn(bar_width=None),
+        bars.TextColumn("{task.completed:,.0f} {task.description} {task.fields[rate]}"),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+        task = bar.add_task("", total=None, rate="")
+
+        def show(unit: str, done: int, total: int | None, rate: str) -> None:
+            if bar.tasks[0].description != unit:
+                bar.reset(task)
+            bar.update(task, description=unit, completed=done, total=total, rate=rate)
+
+        yield show
+
+
+def _print_probes(found: "dict[str, list[ProbeResult]]", *, as_json: bool) -> None:
+    if as_json:
+        for name, results in found.items():
+            for result in results:
+                typer.echo(json.dumps({"bilm": name, **asdict(result)}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("biLM", "layer"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("dev", "test", "strength", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, results in found.items():
+        for one in results:
+            accuracies = f"{one.dev_accuracy:.2%}", f"{one.test_accuracy:.2%}"
+            table.add_row(name, str(one.layer), *accuracies, f"{one.strength:g}", f"{one.seconds:.1f}")
+    Console(highlight=False).print(table)

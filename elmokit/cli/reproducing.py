@@ -1,0 +1,161 @@
+"""Verbs that make the paper's tables again: reproduce table1."""
+
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from elmokit.cli.app import app
+from elmokit.cli.large_pages import ask_for_large_pages
+from elmokit.cli.messages import say
+from elmokit.cli.stopping import stop_by_signal
+from elmokit.errors import ElmokitError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from elmokit.analysis.datasets import DataSet
+    from elmokit.analysis.table1 import Failed, TableRun
+    from elmokit.analysis.table1_summary import Results
+    from elmokit.cli.table_display import TableDisplay
+    from elmokit.tasks.progress import Entry
+    from elmokit.tasks.recipe import TaskRecipe
+
+VECTORS = "glove/glove.6B.100d.top100k.f16.npz"  # below the data's folder
+TABLE1_EPILOG = """\b
+The rows, and the files below DIR that they need, also as .gz or .xz
+  ner-wikigold  ner/wikigold.conll
+  ner-wnut17    ner/wnut17.{train,dev,test}.conll
+  sst           sst/{train,dev,test}.txt
+  snli          snli/snli_1.0_{train-100k,dev,test}.jsonl
+  squad         squad/{train,test}-small.json
+  srl           srl/ewt-propbank-{train,dev,test}.conll
+  coref         coref/litbank-conll.tar
+
+Ctrl-C finishes the step, saves and ends; the same command goes on from there. Finished runs are not run again."""
+
+reproduce = typer.Typer(
+    help="Make the paper's tables again, on data that you have.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(reproduce, name="reproduce")
+
+
+@reproduce.callback()
+def _tables() -> None:
+    """Make the paper's tables again, on data that you have."""
+
+
+@reproduce.command(no_args_is_help=True, epilog=TABLE1_EPILOG)
+def table1(
+    *,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the published data sets.")] = None,
+    elmo: Annotated[Path | None, typer.Option(metavar="MODEL", help="The biLM's folder.")] = None,
+    vectors: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=f"Static vectors.  [default: DIR/{VECTORS}]")
+    ] = None,
+    run_dir: Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Where the runs are.")] = Path(
+        "runs/table1"
+    ),
+    tasks: Annotated[
+        str, typer.Option(metavar="NAMES", help="Rows or tasks, with commas between.  [default: all]")
+    ] = "",
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of every arm, with seeds 0 to N-1.")] = 3,
+    recipes: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where ner.toml and so on are.  [default: ours]")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the table as Markdown.")] = None,
+    only_print: Annotated[bool, typer.Option("--only-print", help="Run nothing; print what there is.")] = False,
+) -> None:
+    """Six tasks without ELMo, with an untrained biLM, and with ELMo.
+
+    The three arms of a row differ in nothing else. The best weights are chosen on dev, and test is read once.
+    """
+    ask_for_large_pages()
+    from elmokit.analysis.datasets import choose_datasets
+    from elmokit.analysis.table1_summary import read_results
+
+    datasets = choose_datasets([name for name in tasks.split(",") if name])
+    if only_print:
+        _show(datasets, read_results(run_dir, datasets, num_seeds=seeds), run_dir, num_seeds=seeds, save=save)
+        return
+    if data is None or elmo is None:
+        raise InputError("no data or no biLM; name both, --data and --elmo, or --only-print what there is")
+    runs = _plan(datasets, data, run_dir, elmo=elmo, vectors=vectors, recipes=recipes, num_seeds=seeds)
+    is_over, shown = _run(runs, data, run_dir)
+    _show(datasets, shown.results, run_dir, num_seeds=seeds, save=save)
+    if not is_over:
+        raise KeyboardInterrupt(f"the runs are saved in {run_dir}, the same command goes on from there")
+    if shown.num_failures:
+        raise ElmokitError(f"{shown.num_failures} of {len(runs)} runs failed, as told above; the others are finished")
+
+
+def _plan(
+    datasets: "Sequence[DataSet]",
+    data: Path,
+    run_dir: Path,
+    *,
+    elmo: Path,
+    vectors: Path | None,
+    recipes: Path | None,
+    num_seeds: int,
+) -> "list[TableRun]":
+    """Every run; what is missing is told before any begins."""
+    from elmokit.analysis.table1 import plan_runs
+
+    for dataset in datasets:
+        dataset.find_files(data)
+    file = (vectors or data / VECTORS).resolve()
+    by_task = {
+        task: _read_recipe(task, recipes, vectors=file) for task in dict.fromkeys(dataset.task for dataset in datasets)
+    }
+    # Resolved, so that the same command goes on from any folder.
+    return plan_runs(datasets, by_task, run_dir, bilm=str(elmo.resolve()), num_seeds=num_seeds)
+
+
+def _read_recipe(task: str, folder: Path | None, *, vectors: Path) -> "TaskRecipe":
+    from elmokit.config import find_recipe, parse_config, read_recipe
+    from elmokit.tasks.recipe import TaskRecipe
+    from elmokit.tasks.table import get_task
+
+    path = find_recipe(task, folder="tasks") if folder is None else folder / f"{task}.toml"
+    recipe = read_recipe(TaskRecipe, path, [])
+    parse_config(get_task(task).settings, recipe.model, source=f"{path}, [model]")
+    return recipe.model_copy(update={"words": recipe.words.model_copy(update={"file": str(vectors)})})
+
+
+def _run(runs: "list[TableRun]", data: Path, run_dir: Path) -> "tuple[bool, TableDisplay]":
+    from elmokit.analysis.table1 import run_table
+    from elmokit.cli.table_display import table_shown
+
+    stop = threading.Event()
+    with table_shown(runs) as shown, stop_by_signal(stop) as begin_to_listen:
+
+        def report(run: "TableRun", entry: "Entry | Failed") -> None:
+            begin_to_listen()
+            shown.report(run, entry)
+
+        is_over = run_table(runs, data, run_dir, report=report, stop=stop)
+    return is_over, shown
+
+
+def _show(
+    datasets: "Sequence[DataSet]", results: "Results", run_dir: Path, *, num_seeds: int, save: Path | None
+) -> None:
+    from elmokit.analysis.facts import gather_facts
+    from elmokit.analysis.table1_summary import to_markdown
+    from elmokit.atomic import atomic_file
+    from elmokit.cli.table_display import print_table
+
+    print_table(datasets, results, num_seeds=num_seeds)
+    if save is not None:
+        # Of a path only the name: where someone's files are says nothing.
+        command = [Path(word).name if Path(word).exists() else word for word in sys.argv[1:]]
+        page = to_markdown(run_dir, datasets, results, num_seeds=num_seeds, facts=gather_facts(["elmokit", *command]))
+        with atomic_file(save) as new:
+            new.write_text(page, "utf-8")
+        say(f"the table is in {save}")

@@ -1,0 +1,181 @@
+"""How a task run looks: a line that changes on a terminal, a line a look elsewhere, and its scores at the end."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from elmokit.cli.messages import on_terminal, say
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, TaskPlan, TaskStep
+    from elmokit.tasks.recipe import TaskRecipe
+
+READING_LINE_EVERY = 30.0  # seconds, where no line can change in place
+SECONDS_OF_A_RATE = 1.0  # before it means something
+
+
+class RunInWords:
+    """Hears of a task run, and knows how to put where it stands into a line."""
+
+    def __init__(self, recipe: "TaskRecipe") -> None:
+        self._num_epochs = recipe.training.epochs
+        self.text = "reading the data"
+        self.share: float | None = None
+        """How much of what is being done is done; None where nobody knows."""
+        self.plan: TaskPlan | None = None
+        self.finished: Finished | None = None
+        self._best: DevScores | None = None
+        self._step: TaskStep | None = None
+        self._reading_since = (0.0, 0)  # the time, and how many tokens were done by then
+
+    def hear(self, entry: "Entry") -> None:
+        """Hear what the run reports."""
+        from elmokit.tasks.progress import DevScores, Finished, LayersRead, TaskPlan
+
+        if isinstance(entry, LayersRead):
+            self._hear_reading(entry)
+            return
+        if isinstance(entry, TaskPlan):
+            self.plan, self.share = entry, None
+            self.text = f"epoch 0.00/{self._num_epochs}"
+            return
+        if isinstance(entry, Finished):
+            self.finished = entry
+            return
+        if isinstance(entry, DevScores):
+            self._best = entry if entry.is_best else self._best
+        else:
+            self._step = entry
+        self.text = ", ".join(part for part in (self._progress(entry), self._speed(), self._best_score()) if part)
+        self.share = None if self.plan is None else entry.step / self.plan.num_steps
+
+    def look(self, entry: "DevScores") -> str:
+        """A look at the development data, in a line of its own."""
+        assert self.plan is not None
+        best = "the best so far" if entry.is_best else self._best_score()
+        score = f"dev {self.plan.metric} {percent(entry.scores[self.plan.metric])} ({best})"
+        return ", ".join(part for part in (self._progress(entry), score, self._speed()) if part)
+
+    def _progress(self, entry: "TaskStep | DevScores") -> str:
+        return f"epoch {entry.epoch:.2f}/{self._num_epochs}"
+
+    def _speed(self) -> str:
+        if self._step is None or self.plan is None:
+            return ""
+        step, plan = self._step, self.plan
+        # By the clock of the run, which looks at the development data go into too.
+        seconds_a_step = (step.seconds - plan.seconds) / max(step.step - plan.step, 1)
+        left = timedelta(seconds=round((plan.num_steps - step.step) * seconds_a_step))
+        return f"loss {step.loss:.3f}, {step.examples_per_second:,.0f} examples/s, {left} left at most"
+
+    def _best_score(self) -> str:
+        if self._best is None or self.plan is None:
+            return ""
+        return f"best dev {self.plan.metric} {percent(self._best.scores[self.plan.metric])}"
+
+    def _hear_reading(self, entry: "LayersRead") -> None:
+        now = time.monotonic()
+        since, before = self._reading_since
+        if entry.num_done < before or not since:  # a new piece of text begins
+            self._reading_since = since, before = now, entry.num_done
+        self.share = entry.num_done / entry.num_tokens
+        self.text = f"the biLM reads: {entry.num_done:,} of {entry.num_tokens:,} tokens"
+        if now - since > SECONDS_OF_A_RATE:
+            rate = (entry.num_done - before) / (now - since)
+            left = timedelta(seconds=round((entry.num_tokens - entry.num_done) / rate))
+            self.text += f", {rate:,.0f} tokens/s, {left} left"
+
+
+class TaskRunDisplay:
+    """Shows a task run."""
+
+    def __init__(self, recipe: "TaskRecipe", bar: "Progress | None") -> None:
+        """``bar`` is where a line can change in place; None where it cannot."""
+        self.words = RunInWords(recipe)
+        self._recipe = recipe
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task(self.words.text, total=None)
+        self._next_reading_line = time.monotonic() + READING_LINE_EVERY
+
+    def report(self, entry: "Entry") -> None:
+        """Hear what the run reports."""
+        from elmokit.tasks.progress import DevScores, LayersRead, TaskPlan
+
+        self.words.hear(entry)
+        if isinstance(entry, TaskPlan):
+            self._tell_plan(entry)
+        if self._bar is not None and self._task is not None:
+            share = self.words.share
+            self._bar.update(self._task, description=self.words.text, completed=share or 0, total=share and 1.0)
+        elif isinstance(entry, DevScores):
+            say(self.words.look(entry))
+        elif isinstance(entry, LayersRead):
+            self._tell_reading(entry)
+
+    def summary(self) -> str:
+        """What was done, after the end."""
+        finished = self.words.finished
+        assert finished is not None
+        if self.words.plan is None:
+            return f"the run was finished already, after step {finished.step:,}; more epochs would go on with it"
+        return (
+            f"the run is finished, after step {finished.step:,}; the best weights are those of {finished.best_step:,}"
+        )
+
+    def _tell_plan(self, plan: "TaskPlan") -> None:
+        elmo, words = self._recipe.elmo, self._recipe.words
+        reads = ["no static vectors" if words.file is None else "static vectors"]
+        if elmo.model is None or elmo.place == "none":
+            reads.append("no ELMo")
+        else:
+            kind = "an untrained biLM" if elmo.untrained else "ELMo"
+            reads.append(f"{kind} at {'input and output' if elmo.place == 'both' else f'the {elmo.place}'}")
+        say(
+            f"{plan.num_examples:,} examples to learn from, {plan.num_dev:,} to choose the best weights by; "
+            f"{plan.num_parameters:,} parameters, {', '.join(reads)}"
+        )
+        if plan.step:
+            say(f"going on after step {plan.step:,}")
+
+    def _tell_reading(self, entry: "LayersRead") -> None:
+        now = time.monotonic()
+        if now >= self._next_reading_line or entry.num_done == entry.num_tokens:
+            say(self.words.text)
+            self._next_reading_line = now + READING_LINE_EVERY
+
+
+@contextmanager
+def task_run_shown(recipe: "TaskRecipe") -> Iterator[TaskRunDisplay]:
+    """Yield what shows a task run as fits where its messages go."""
+    if not on_terminal():
+        yield TaskRunDisplay(recipe, None)
+        return
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (bars.SpinnerColumn(), bars.BarColumn(bar_width=20), bars.TextColumn("{task.description}"))
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield TaskRunDisplay(recipe, bar)
+
+
+def print_scores(scores: Mapping[str, Mapping[str, float]]) -> None:
+    """Print the scores of data sets, by the names given, in percent: a row a score."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("score", no_wrap=True)
+    for name in scores:
+        table.add_column(name, justify="right", overflow="fold")
+    for score in next(iter(scores.values())):
+        table.add_row(score.replace("_", " "), *(percent(of_data[score]) for of_data in scores.values()))
+    Console(highlight=False).print(table)
+
+
+def percent(score: float) -> str:
+    """A score as people write it."""
+    return f"{100 * score:.2f}"

@@ -1,0 +1,132 @@
+"""The probe finds in a layer what is there, chooses on dev, and reads test once."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from toy import toy_model
+
+from elmokit.analysis import pos_probe
+from elmokit.analysis.logistic_regression import fit_path
+from elmokit.analysis.pos_probe import STRENGTHS, PosData, ProbeProgress, probe_pos, untrained_like
+from elmokit.embed.embedder import Embedder
+from elmokit.errors import InputError
+from elmokit.model.bilm import BiLM
+from elmokit.readers.conllu import UDSentence
+
+WORDS = ("bank", "fish", "old", "river", "swim", "take")
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Embedder:
+    torch.manual_seed(6)
+    return Embedder(BiLM(toy_model(cell_dim=32, proj_dim=16)))
+
+
+def tagged(tokens: list[str], tags: list[str]) -> UDSentence:
+    rest = ("_",) * len(tokens)
+    return UDSentence(
+        tokens=tuple(tokens), upos=rest, xpos=tuple(tags), lemmas=rest, heads=(0,) * len(tokens), relations=rest
+    )
+
+
+def draw(tag: Callable[[list[str], int], str], num_sentences: tuple[int, int, int] = (60, 20, 20)) -> PosData:
+    """Random sentences, in which ``tag`` gives every token its tag."""
+    rng = np.random.default_rng(7)
+
+    def sentence() -> UDSentence:
+        tokens = [str(word) for word in rng.choice(WORDS, size=rng.integers(3, 8))]
+        return tagged(tokens, [tag(tokens, position) for position in range(len(tokens))])
+
+    return PosData(*([sentence() for _ in range(num)] for num in num_sentences))
+
+
+def by_word(tokens: list[str], position: int) -> str:
+    return "AB"[tokens[position] > "old"]
+
+
+def by_next_word(tokens: list[str], position: int) -> str:
+    return "E" if position + 1 == len(tokens) else by_word(tokens, position + 1)
+
+
+def test_what_the_word_tells_is_in_the_token_layer(embedder):
+    results = probe_pos(embedder, draw(by_word))
+    assert [one.layer for one in results] == [0, 1, 2, "mean"]
+    assert results[0].test_accuracy == results[0].dev_accuracy == 1.0
+    assert results[0].strength == next(trial.strength for trial in results[0].trials if trial.dev_accuracy == 1.0)
+
+
+def test_what_the_context_tells_is_in_the_lstms_only(embedder):
+    accuracies = [one.test_accuracy for one in probe_pos(embedder, draw(by_next_word, (150, 40, 40)))]
+    assert accuracies[0] < 0.5
+    assert min(accuracies[1:]) > 0.8
+
+
+def test_accuracies_are_those_of_standardised_features(embedder):
+    data = draw(by_next_word, (20, 10, 10))
+    parts = {
+        name: np.concatenate(embedder.embed_tokens([one.tokens for one in data.part(name)], layer=2))
+        for name in ("train", "dev", "test")
+    }
+    mean_D, deviation_D = parts["train"].mean(axis=0), parts["train"].std(axis=0)
+    features = {name: torch.from_numpy((part - mean_D) / deviation_D) for name, part in parts.items()}
+    tags = {name: torch.tensor(["ABE".index(tag) for one in data.part(name) for tag in one.xpos]) for name in parts}
+    path = fit_path(features["train"], tags["train"], num_classes=3, strengths=STRENGTHS)
+    accuracies = {
+        strength: {name: (one.predict(features[name]) == tags[name]).double().mean().item() for name in parts}
+        for strength, one in zip(STRENGTHS, path, strict=True)
+    }
+    result = probe_pos(embedder, data)[2]
+    assert [trial.strength for trial in result.trials] == list(STRENGTHS)
+    assert [trial.dev_accuracy for trial in result.trials] == [accuracies[one]["dev"] for one in STRENGTHS]
+    assert result.test_accuracy == accuracies[result.strength]["test"]
+    assert result.strength == max(STRENGTHS, key=lambda one: (accuracies[one]["dev"], one))
+    assert result.dev_accuracy == accuracies[result.strength]["dev"]
+
+
+def test_a_tag_that_training_lacks_is_never_right(embedder):
+    data = draw(by_word)
+    new = [tagged(list(one.tokens), ["NEW", *one.xpos[1:]]) for one in data.test]
+    found = probe_pos(embedder, PosData(data.train, data.dev, new))[0]
+    num_tokens = sum(len(one.tokens) for one in new)
+    assert found.test_accuracy == pytest.approx(1 - len(new) / num_tokens)
+
+
+def test_the_same_data_give_the_same_numbers(embedder):
+    data = draw(by_next_word, (20, 10, 10))
+    first, second = ([(one.trials, one.test_accuracy) for one in probe_pos(embedder, data)] for _ in range(2))
+    assert first == second
+
+
+def test_progress_is_told_from_nothing_to_all(embedder):
+    data = draw(by_word, (4, 2, 2))
+    told: list[ProbeProgress] = []
+    probe_pos(embedder, data, progress=told.append)
+    num_tokens = sum(map(data.num_tokens, pos_probe.PARTS))
+    embedding, learning = ([one for one in told if one.doing == doing] for doing in ("embedding", "learning"))
+    assert told == embedding + learning
+    for part, total in ((embedding, num_tokens), (learning, 4 * len(STRENGTHS))):
+        assert {one.total for one in part} == {total}
+        done = [one.done for one in part]
+        assert done == sorted(done)
+        assert (done[0], done[-1]) == (0, total)
+
+
+def test_the_control_has_the_shape_and_other_weights(embedder):
+    random_before = torch.get_rng_state()
+    control = untrained_like(embedder, seed=0)
+    assert torch.equal(torch.get_rng_state(), random_before)
+    assert control.bilm.config == embedder.bilm.config
+    assert control.fingerprint() == untrained_like(embedder, seed=0).fingerprint()
+    assert len({one.fingerprint() for one in (embedder, control, untrained_like(embedder, seed=1))}) == 3
+
+
+def test_data_that_cannot_be_probed_are_refused(embedder):
+    some = [tagged(["a", "b"], ["A", "B"])]
+    with pytest.raises(InputError, match="no token in the dev part"):
+        PosData(some, [tagged([], [])], some)
+    with pytest.raises(InputError, match="no tag but '_'"):
+        PosData([tagged(["a", "b"], ["_", "_"])], some, some)
+    with pytest.raises(InputError, match="carry"):
+        probe_pos(Embedder(embedder.bilm, state="carry"), PosData(some, some, some))
