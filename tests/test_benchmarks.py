@@ -132,6 +132,7 @@ def test_a_ratio_below_its_goal_is_marked(load_benchmark):
     assert inference.ratio_row(row, [1.0, 2.1, 5.0], None).met == ""
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_and_keeps_the_table_that_it_shows(text_path, tmp_path):
     parts = ["sorted", "unsorted", "sentence", "corpus", "lstm", "accuracy"]
     only = [argument for part in parts for argument in ("--only", part)]
@@ -159,6 +160,7 @@ def test_the_peak_of_a_process_is_not_that_of_its_parent():
     assert int(done.stdout) < ballast.nbytes
 
 
+@pytest.mark.slow
 def test_int8_accuracy_is_a_command_of_its_own(published_model, text_path):
     shown = run("int8_accuracy.py", published_model.options_path.parent, text_path, "--sentences", 5)
     assert "mean cosine" in shown

@@ -283,6 +283,7 @@ def test_help_loads_nothing_heavy():
     assert run.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
 def test_the_page_runs():
     make_published(Path("my-model"), dim=8, projection_dim=4)
     assert run_page(PAGE.read_text(encoding="utf-8")) == 3

@@ -41,6 +41,7 @@ def test_curves_are_those_of_the_log(run_dir, monkeypatch):
     assert [line["step"] for line in curves.heldout] == [40, 60]
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_picture(run_dir):
     pytest.importorskip("matplotlib")
     pictures = []

@@ -205,6 +205,7 @@ def test_the_command_exports_checks_and_replaces_nothing_unasked(
     assert cli.run([*arguments, "--force"]) == 0
 
 
+@pytest.mark.slow
 def test_the_page_on_deploying_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # Of the published width, so that the page shows the shapes that its readers get.

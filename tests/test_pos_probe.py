@@ -51,7 +51,7 @@ def by_next_word(tokens: list[str], position: int) -> str:
 
 
 def test_what_the_word_tells_is_in_the_token_layer(embedder):
-    results = probe_pos(embedder, draw(by_word))
+    results = list(probe_pos(embedder, draw(by_word)))
     assert [one.layer for one in results] == [0, 1, 2, "mean"]
     assert results[0].test_accuracy == results[0].dev_accuracy == 1.0
     assert results[0].strength == next(trial.strength for trial in results[0].trials if trial.dev_accuracy == 1.0)
@@ -77,7 +77,7 @@ def test_accuracies_are_those_of_standardised_features(embedder):
         strength: {name: (one.predict(features[name]) == tags[name]).double().mean().item() for name in parts}
         for strength, one in zip(STRENGTHS, path, strict=True)
     }
-    result = probe_pos(embedder, data)[2]
+    result = list(probe_pos(embedder, data))[2]
     assert [trial.strength for trial in result.trials] == list(STRENGTHS)
     assert [trial.dev_accuracy for trial in result.trials] == [accuracies[one]["dev"] for one in STRENGTHS]
     assert result.test_accuracy == accuracies[result.strength]["test"]
@@ -88,7 +88,7 @@ def test_accuracies_are_those_of_standardised_features(embedder):
 def test_a_tag_that_training_lacks_is_never_right(embedder):
     data = draw(by_word)
     new = [tagged(list(one.tokens), ["NEW", *one.xpos[1:]]) for one in data.test]
-    found = probe_pos(embedder, PosData(data.train, data.dev, new))[0]
+    found = next(probe_pos(embedder, PosData(data.train, data.dev, new)))
     num_tokens = sum(len(one.tokens) for one in new)
     assert found.test_accuracy == pytest.approx(1 - len(new) / num_tokens)
 
@@ -102,7 +102,10 @@ def test_the_same_data_give_the_same_numbers(embedder):
 def test_progress_is_told_from_nothing_to_all(embedder):
     data = draw(by_word, (4, 2, 2))
     told: list[ProbeProgress] = []
-    probe_pos(embedder, data, progress=told.append)
+    results = probe_pos(embedder, data, progress=told.append)
+    next(results)
+    assert told[-1].done == len(STRENGTHS)  # a result does not wait for the others
+    assert len(list(results)) == 3
     num_tokens = sum(map(data.num_tokens, pos_probe.PARTS))
     embedding, learning = ([one for one in told if one.doing == doing] for doing in ("embedding", "learning"))
     assert told == embedding + learning

@@ -118,7 +118,7 @@ def test_the_folder_holds_no_pickle_and_a_card_with_the_scores(folder: Path) -> 
     card = (folder / "README.md").read_text("utf-8")
     assert "| Test accuracy | 0.9877 |" in card
     assert "frozen, in the folder bilm; joined to the token vectors and to the output" in card
-    assert 'load_task_model("model")' in card
+    assert "elmokit task predict model lines.txt" in card
 
 
 def test_an_older_task_model_is_replaced_and_nothing_else_is(tmp_path: Path, folder: Path) -> None:

@@ -117,7 +117,7 @@ def assert_same(left: CorefBelief, right: CorefBelief) -> None:
 # Learning
 
 
-@pytest.mark.parametrize("place", [None, "both"])
+@pytest.mark.parametrize("place", [None, pytest.param("both", marks=pytest.mark.slow)])
 def test_a_few_invented_stories_are_learned_by_heart(place: str | None) -> None:
     examples = stories(6)
     model, labels, made = build(recipe(elmo=place), examples)
@@ -131,6 +131,7 @@ def test_a_few_invented_stories_are_learned_by_heart(place: str | None) -> None:
     pytest.fail("not learned")
 
 
+@pytest.mark.slow
 def test_the_trainer_learns_what_holds_for_stories_that_it_has_not_seen(tmp_path: Path) -> None:
     data = TaskData(*(stories(size, seed=size, of_names=True) for size in (30, 8)), lambda: stories(9, of_names=True))
     chosen = recipe(epochs=6, learning_rate=0.01, clip_norm=5.0, schedule="exponential")
@@ -144,6 +145,7 @@ def test_the_trainer_learns_what_holds_for_stories_that_it_has_not_seen(tmp_path
     assert len(predict(TASK, loaded.model, loaded.columns, loaded.labels, asked, batch_size=2)) == 2
 
 
+@pytest.mark.slow
 def test_the_loss_falls_on_real_documents(data_dir: Path) -> None:
     documents = itertools.islice(read_conll2012_archive(data_dir / "coref" / "litbank-conll.tar.xz"), 2)
     cut = [

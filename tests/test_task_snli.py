@@ -250,6 +250,7 @@ def test_a_prediction_is_shown_and_becomes_json():
 # Runs
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_its_saved_model_reads_what_a_person_types(tmp_path):
     words = sorted({token for example in PAIRS for token in (*example.premise, *example.hypothesis)})
     lines = [f"{word} {' '.join(map(str, np.random.default_rng(i).normal(size=8)))}\n" for i, word in enumerate(words)]

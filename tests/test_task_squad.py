@@ -128,7 +128,9 @@ def learn(model: nn.Module, batch: Batch[Any], *, num_steps: int, rate: float) -
 # Learning
 
 
-@pytest.mark.parametrize("place", [None, "input", "output", "both"])
+@pytest.mark.parametrize(
+    "place", [None, "both", *(pytest.param(place, marks=pytest.mark.slow) for place in ("input", "output"))]
+)
 def test_a_few_invented_questions_are_learned_by_heart(place: str | None):
     examples = tales(4)
     model, made = build(recipe(elmo=place), examples)
@@ -138,6 +140,7 @@ def test_a_few_invented_questions_are_learned_by_heart(place: str | None):
     assert losses[-1] < 1
 
 
+@pytest.mark.slow
 def test_the_trainer_learns_what_holds_for_paragraphs_that_it_has_not_seen(tmp_path: Path):
     data = TaskData(tales(60, seed=1), tales(5, seed=2), lambda: tales(10, seed=3))
     chosen = recipe(batch_size=15, epochs=6, learning_rate=0.02, ema=0.9)
@@ -151,6 +154,7 @@ def test_the_trainer_learns_what_holds_for_paragraphs_that_it_has_not_seen(tmp_p
     assert answer.text == "Eve"
 
 
+@pytest.mark.slow
 def test_the_loss_falls_on_real_questions(data_dir: Path):
     examples = read(data_dir / "squad" / "test-small.json.xz", True)
     short = sorted(examples, key=lambda one: len(one.context.tokens))[:24]

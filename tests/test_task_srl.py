@@ -117,6 +117,7 @@ def test_a_few_invented_sentences_are_learned_by_heart(place: str | None):
     assert TASK.score(examples, predictions)["f1"] > 0.99
 
 
+@pytest.mark.slow
 def test_the_trainer_learns_what_holds_for_sentences_that_it_has_not_seen(tmp_path: Path):
     data = TaskData(tales(90, seed=1), tales(15, seed=2), lambda: tales(15, seed=3))
     chosen = recipe(batch_size=10, epochs=12, learning_rate=0.02, clip_value=1.0)
@@ -130,6 +131,7 @@ def test_the_trainer_learns_what_holds_for_sentences_that_it_has_not_seen(tmp_pa
     assert TASK.show(asked[0], tags) == "[ARG1 dan] was *fed* [ARG0 by cat]"
 
 
+@pytest.mark.slow
 def test_the_loss_falls_on_real_sentences(data_dir: Path):
     examples = read(data_dir / "srl" / "ewt-propbank-dev.conll.xz", False)[:200]
     short = [one for one in examples if len(one.tokens) <= 20]

@@ -236,6 +236,7 @@ def write_trees(path: Path, phrases: list[Phrase]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_its_saved_model_reads_what_a_person_types(tmp_path):
     words = sorted({token for example in PHRASES for token in example.tokens})
     lines = [f"{word} {' '.join(map(str, np.random.default_rng(i).normal(size=8)))}\n" for i, word in enumerate(words)]

@@ -179,6 +179,7 @@ def test_a_broken_runs_log_tells_of_every_step_once(tmp_path: Path) -> None:
     assert seconds == sorted(seconds)
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_a_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     asked = recipe(epochs=4, evaluate_every=3, ema=0.9)
     run(tmp_path / "straight", asked)

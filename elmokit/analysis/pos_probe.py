@@ -99,23 +99,11 @@ class _Examples:
 
 def probe_pos(
     embedder: Embedder, data: PosData, *, progress: Callable[[ProbeProgress], None] = lambda _: None
-) -> list[ProbeResult]:
-    """Learn to predict XPOS from every layer, then from the mean of all."""
+) -> Iterator[ProbeResult]:
+    """Learn to predict XPOS from every layer, then from the mean of all, and yield each result as it is found."""
     if embedder.state == "carry":
         raise InputError("a probe under state='carry', where a vector depends on its batch; use 'reset' or 'warm'")
-    layers: list[Layer] = [*range(embedder.num_layers), "mean"]
-    index = {tag: number for number, tag in enumerate(data.tags())}
-    results = []
-    with _embedded(embedder, data, progress) as vectors_LND:
-        for number, layer in enumerate(layers):
-            examples = _examples(vectors_LND, layer, data, index)
-            tried = number * len(STRENGTHS)
-
-            def tell(more: int, tried: int = tried) -> None:
-                progress(ProbeProgress("learning", tried + more, len(layers) * len(STRENGTHS)))
-
-            results.append(_probe_layer(layer, examples, num_tags=len(index), tell=tell))
-    return results
+    return _probe_layers(embedder, data, progress)
 
 
 def untrained_like(embedder: Embedder, *, seed: int) -> Embedder:
@@ -124,6 +112,22 @@ def untrained_like(embedder: Embedder, *, seed: int) -> Embedder:
         torch.manual_seed(seed)
         bilm = BiLM(embedder.bilm.config)
     return Embedder(bilm, state=embedder.state, language=embedder.language, device=embedder.device)
+
+
+def _probe_layers(
+    embedder: Embedder, data: PosData, progress: Callable[[ProbeProgress], None]
+) -> Iterator[ProbeResult]:
+    layers: list[Layer] = [*range(embedder.num_layers), "mean"]
+    index = {tag: number for number, tag in enumerate(data.tags())}
+    with _embedded(embedder, data, progress) as vectors_LND:
+        for number, layer in enumerate(layers):
+            examples = _examples(vectors_LND, layer, data, index)
+            tried = number * len(STRENGTHS)
+
+            def tell(more: int, tried: int = tried) -> None:
+                progress(ProbeProgress("learning", tried + more, len(layers) * len(STRENGTHS)))
+
+            yield _probe_layer(layer, examples, num_tags=len(index), tell=tell)
 
 
 def _probe_layer(

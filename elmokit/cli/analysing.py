@@ -1,6 +1,7 @@
 """Verbs that ask what vectors know: neighbors, probe."""
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from elmokit.cli.neighbor_display import Found, show_neighbors
 from elmokit.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from elmokit.analysis.occurrences import Occurrence
     from elmokit.analysis.pos_probe import ProbeProgress, ProbeResult
     from elmokit.embed.embedder import Embedder, Sentence
@@ -41,7 +44,7 @@ What is printed. Lines are counted from 0 over all inputs.
   --json         an object a query: word, layer, line, position, tokens,
                  neighbors; with --vectors also static_neighbors"""
 
-Show = Callable[[str, int, int | None, str], None]
+PROBE_ROW = "{:<10} {:<5} {:>7} {:>7} {:>8} {:>8}"
 
 probe = typer.Typer(
     help="Measure what a linear classifier can read off each layer.",
@@ -115,11 +118,11 @@ def neighbors(
     token = word if tokenized else _only_token(embedder, word)
     queries = _queries(embedder, token, sentences, given, which)
     total = None if STDIN in paths or not on_terminal() else sum(1 for _ in read_lines(paths))
-    with _bar_shown() as show:
+    with _bar_shown() as bar:
         start = time.monotonic()
 
         def progress(num_sentences: int, num_tokens: int) -> None:
-            show("lines", num_sentences, total, f"{num_tokens / (time.monotonic() - start + 1e-9):,.0f} words/s")
+            bar.show("lines", num_sentences, total, f"{num_tokens / (time.monotonic() - start + 1e-9):,.0f} words/s")
 
         found = find_neighbors(embedder, sentences(), queries, k=k, layer=which, same_word=same_word, progress=progress)
     number = which if which == "mean" else which % embedder.num_layers
@@ -151,13 +154,15 @@ def pos(
 
     data = PosData(*(list(read_conllu(path)) for path in (train, dev, test)))
     embedder = Embedder.from_pretrained(source, state=state)
-    with _bar_shown() as show:
-        progress = _probe_progress(show)
-        found = {"given": probe_pos(embedder, data, progress=progress)}
-        if control:
-            untrained = untrained_like(embedder, seed=CONTROL_SEED)
-            found["untrained"] = probe_pos(untrained, data, progress=progress)
-    _print_probes(found, as_json=as_json)
+    bilms = {"given": embedder}
+    if control:
+        bilms["untrained"] = untrained_like(embedder, seed=CONTROL_SEED)
+    if not as_json:
+        typer.echo(PROBE_ROW.format("biLM", "layer", "dev", "test", "strength", "seconds"))
+    with _bar_shown() as bar:
+        for name, bilm in bilms.items():
+            for result in probe_pos(bilm, data, progress=_probe_progress(bar)):
+                bar.print_above(json.dumps({"bilm": name, **asdict(result)}) if as_json else _probe_row(name, result))
 
 
 def _source(model: list[str] | None) -> "Source":
@@ -202,26 +207,52 @@ def _queries(
     return choose_varied(embedder, first, num=NUM_QUERIES, layer=layer)
 
 
-def _probe_progress(show: Show) -> "Callable[[ProbeProgress], None]":
+def _probe_progress(bar: "_Bar") -> "Callable[[ProbeProgress], None]":
     start = time.monotonic()
 
     def progress(now: "ProbeProgress") -> None:
-        nonlocal start
-        if now.done == 0:
-            start = time.monotonic()
         if now.doing == "learning":
-            show("classifiers", now.done, now.total, "")
+            bar.show("classifiers", now.done, now.total, "")
         else:
-            show("words", now.done, now.total, f"{now.done / (time.monotonic() - start + 1e-9):,.0f} words/s")
+            bar.show("words", now.done, now.total, f"{now.done / (time.monotonic() - start + 1e-9):,.0f} words/s")
 
     return progress
 
 
+def _probe_row(name: str, result: "ProbeResult") -> str:
+    accuracies = f"{result.dev_accuracy:.2%}", f"{result.test_accuracy:.2%}"
+    return PROBE_ROW.format(name, result.layer, *accuracies, f"{result.strength:g}", f"{result.seconds:.1f}")
+
+
+class _Bar:
+    """Shows how far a job is: the unit, how many of how many are done, and how fast. Nothing, but on a terminal."""
+
+    def __init__(self, bar: "Progress | None") -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task("", total=None, rate="")
+
+    def show(self, unit: str, done: int, total: int | None, rate: str) -> None:
+        """Say how far it is."""
+        if self._bar is None or self._task is None:
+            return
+        if self._bar.tasks[0].description != unit:
+            self._bar.reset(self._task)
+        self._bar.update(self._task, description=unit, completed=done, total=total, rate=rate)
+
+    def print_above(self, line: str) -> None:
+        """Print a line of the result, while the bar is out of the way."""
+        if self._bar is not None:
+            self._bar.stop()
+        typer.echo(line)
+        sys.stdout.flush()  # in a pipe too a line is seen when it is found
+        if self._bar is not None:
+            self._bar.start()
+
+
 @contextmanager
-def _bar_shown() -> Iterator[Show]:
-    """Yield what shows how far a job is, on a terminal: the unit, how many of how many are done, and how fast."""
+def _bar_shown() -> Iterator[_Bar]:
     if not on_terminal():
-        yield lambda *_: None
+        yield _Bar(None)
         return
     from rich import progress as bars
     from rich.console import Console
@@ -232,33 +263,8 @@ def _bar_shown() -> Iterator[Show]:
         bars.TextColumn("{task.completed:,.0f} {task.description} {task.fields[rate]}"),
         bars.TimeRemainingColumn(),
     )
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
-        task = bar.add_task("", total=None, rate="")
-
-        def show(unit: str, done: int, total: int | None, rate: str) -> None:
-            if bar.tasks[0].description != unit:
-                bar.reset(task)
-            bar.update(task, description=unit, completed=done, total=total, rate=rate)
-
-        yield show
-
-
-def _print_probes(found: "dict[str, list[ProbeResult]]", *, as_json: bool) -> None:
-    if as_json:
-        for name, results in found.items():
-            for result in results:
-                typer.echo(json.dumps({"bilm": name, **asdict(result)}))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in ("biLM", "layer"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("dev", "test", "strength", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, results in found.items():
-        for one in results:
-            accuracies = f"{one.dev_accuracy:.2%}", f"{one.test_accuracy:.2%}"
-            table.add_row(name, str(one.layer), *accuracies, f"{one.strength:g}", f"{one.seconds:.1f}")
-    Console(highlight=False).print(table)
+    # Standard output stays what it is: rich would send it to where the bar is.
+    with bars.Progress(
+        *columns, console=Console(stderr=True), transient=True, expand=True, redirect_stdout=False
+    ) as bar:
+        yield _Bar(bar)

@@ -1,6 +1,5 @@
 """The model card of a task model: what it is, for whoever opens its folder."""
 
-import json
 from collections.abc import Mapping
 
 from elmokit.tasks.recipe import TaskRecipe
@@ -36,13 +35,9 @@ tags: [elmo, {task}]
 
 A model of the task {task}, as in Peters et al. 2018, trained with elmokit.
 
-```python
-from elmokit.tasks.evaluation import predict
-from elmokit.tasks.saved import load_task_model
-
-loaded = load_task_model({json.dumps(name)})  # the path of this folder
-examples = loaded.task.read_text(["Some text of yours ."])
-print(predict(loaded.task, loaded.model, loaded.columns, loaded.labels, examples, batch_size=32))
+```
+elmokit task predict {name} lines.txt     what a line is: elmokit task predict --help
+elmokit task evaluate {name} labelled.txt
 ```
 
 | | |
