@@ -312,3 +312,34 @@ def test_a_missing_or_foreign_library_is_no_library(tmp_path: Path):
 @pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
 def test_a_machine_with_a_compiler_has_the_kernels():
     assert LIBRARY is not None, "reinstall the package: pip install --no-deps -e ."
+
+
+@pytest.mark.parametrize(("num_rows", "num_words"), [(0, 8), (1, 1), (3, 7), (3, 16), (2, 19), (5, 1000)])
+def test_powers_are_those_of_a_softmax(compiled: Kernels, num_rows: int, num_words: int):
+    logits_nV, apart_n = 5 * torch.randn(num_rows, num_words), 5 * torch.randn(num_rows)
+    expected_top_n = torch.cat([logits_nV, apart_n[:, None]], dim=1).double().amax(dim=1)
+    expected_nV = (logits_nV.double() - expected_top_n[:, None]).exp()
+    total_n = compiled.powers(logits_nV, apart_n)
+    assert torch.equal(apart_n.double(), expected_top_n)
+    near(logits_nV, expected_nV)
+    torch.testing.assert_close(total_n.double(), expected_nV.sum(dim=1), rtol=1e-6, atol=0.0)
+
+
+def test_powers_of_far_and_of_no_logits(compiled: Kernels):
+    logits_nV = torch.tensor([[3e4, -3e4, -torch.inf], [0.0, torch.nan, 1.0], [-3e4, -3e4, -torch.inf]]).repeat(1, 7)
+    top_n = torch.tensor([-3e4, 0.0, 3e4])
+    total_n = compiled.powers(logits_nV, top_n)
+    near(logits_nV[0], torch.tensor([1.0, 0.0, 0.0]).repeat(7))
+    near(logits_nV[2], torch.zeros(21))
+    assert total_n[0] == 7
+    assert total_n[1].isnan()
+    assert total_n[2] < 1e-30
+
+
+def test_powers_of_rows_that_lie_apart(compiled: Kernels):
+    wide = torch.randn(3, 40)
+    expected = wide.clone()
+    part = expected[:, 5:24]
+    part.copy_((part - part.amax(dim=1, keepdim=True)).exp())
+    compiled.powers(wide[:, 5:24], torch.full((3,), -torch.inf))
+    near(wide, expected)

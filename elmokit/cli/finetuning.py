@@ -9,7 +9,7 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.embedding import MODEL_HELP, model_source
-from elmokit.cli.large_pages import ask_for_large_pages
+from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import is_first_process, say
 from elmokit.cli.run_display import RunDisplay, run_shown
 from elmokit.cli.stopping import stop_by_signal
@@ -71,7 +71,7 @@ def finetune(
     force: Annotated[bool, typer.Option("--force", help="Replace the model in OUT.")] = False,
 ) -> None:
     """Go on learning a model on text of a domain."""
-    ask_for_large_pages()
+    keep_memory()
     source, files = _split_model(model, files)
     _check_output(output, force=force)
     from elmokit.config import parse_config

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmokit.cli.app import app
-from elmokit.cli.large_pages import ask_for_large_pages
+from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import is_first_process, say
 from elmokit.cli.run_display import run_shown
 from elmokit.cli.stopping import stop_by_signal
@@ -44,7 +44,7 @@ def pretrain(
     from elmokit.pretrain.recipe import Recipe
 
     asked = read_recipe(Recipe, recipe, changes or [])  # a fault in it is told before torch is loaded
-    ask_for_large_pages()
+    keep_memory()
     from elmokit.pretrain.pretraining import pretrain as learn
 
     run_dir = run_dir or Path("runs") / recipe.stem

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmokit.cli.app import app
-from elmokit.cli.large_pages import ask_for_large_pages
+from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import say
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.errors import ElmokitError, InputError
@@ -75,7 +75,7 @@ def table1(
 
     The three arms of a row differ in nothing else. The best weights are chosen on dev, and test is read once.
     """
-    ask_for_large_pages()
+    keep_memory()
     from elmokit.analysis.datasets import choose_datasets
     from elmokit.analysis.table1_summary import read_results
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from elmokit.cli.app import app
-from elmokit.cli.large_pages import ask_for_large_pages
+from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import say
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.task_display import print_scores, task_run_shown
@@ -95,7 +95,7 @@ def train(
     path = find_recipe(recipe or name, folder="tasks")
     options = _as_changes(elmo=elmo, vectors=vectors, untrained=untrained)
     asked = _read_recipe(path, [*options, *(changes or [])], name)  # a fault in it is told before torch is loaded
-    ask_for_large_pages()
+    keep_memory()
     from elmokit.tasks.materials import read_data
     from elmokit.tasks.table import get_task
     from elmokit.tasks.trainer import train_task

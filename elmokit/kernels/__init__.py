@@ -5,7 +5,7 @@ and called through ctypes, which lets other Python threads run meanwhile. A pack
 none; then ``load`` gives None and the caller does the same in torch. ``ELMOKIT_KERNELS=off`` asks for that.
 
 Shapes: b rows alive at a step; C cells; G = 4 C gates, or the outputs of a matrix; P its inputs; W words,
-K character ids a word, F filters together.
+K character ids a word, F filters together; n rows of logits over V words.
 """
 
 import ctypes
@@ -48,7 +48,7 @@ __all__ = [
     "round_to_int8",
 ]
 
-INTERFACE_VERSION = 3  # of isa.c
+INTERFACE_VERSION = 4  # of isa.c
 INT8_ROWS = 64  # PANEL in int8.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
@@ -59,6 +59,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "char_pool_backward": [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 3, _LONG, *[_POINTER] * 2],
     "matmul_panels": [_POINTER, _LONG, *[_POINTER] * 2, *[_LONG] * 4, _INT],
     "matmul_int8": [_POINTER, _LONG, *[_POINTER] * 4, *[_LONG] * 4, _INT],
+    "powers": [_POINTER, *[_LONG] * 3, *[_POINTER] * 2],
 }
 
 
@@ -198,6 +199,22 @@ class Kernels:
             weight.num_outputs,
             accumulate,
         )
+
+    def powers(self, logits_nV: Tensor, top_n: Tensor) -> Tensor:
+        """Put e to the power of each logit less its row's largest in place of the logits; return each row's sum.
+
+        ``top_n`` holds a logit of every row that is not among these, and gets the largest of all.
+        """
+        num_rows, num_words = logits_nV.shape
+        total_n = torch.empty_like(top_n)
+        self._functions["powers"](
+            *_rows(logits_nV, num_rows, num_words),
+            num_rows,
+            num_words,
+            _whole(top_n[:, None], num_rows, 1),
+            total_n.data_ptr(),
+        )
+        return total_n
 
 
 @cache

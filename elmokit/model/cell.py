@@ -12,14 +12,19 @@ from elmokit.model.products import kernels_for
 
 
 def advance_cell(
-    gates_bG: Tensor, before_bC: Tensor, after_bC: Tensor, clip: float | None, *, keep_gates: bool
-) -> Tensor:
-    """Write the new cell into ``after_bC`` and return what it lets out; ``keep_gates`` squashes the gates in place."""
+    gates_bG: Tensor,
+    before_bC: Tensor,
+    after_bC: Tensor,
+    squashed_bC: Tensor,
+    clip: float | None,
+    *,
+    keep_gates: bool,
+) -> None:
+    """Write the new cell and what it lets out, ``squashed_bC``; ``keep_gates`` squashes the gates in place."""
     kernels = kernels_for(gates_bG)
     if kernels is not None:
-        squashed_bC = torch.empty_like(after_bC)
         kernels.cell_forward(gates_bG, before_bC, after_bC, squashed_bC, clip=clip, keep_gates=keep_gates)
-        return squashed_bC
+        return
     num_cells = before_bC.shape[1]
     gates_bG[:, : 3 * num_cells].sigmoid_()
     gates_bG[:, 3 * num_cells :].tanh_()
@@ -28,7 +33,7 @@ def advance_cell(
     after_bC.addcmul_(let_in, candidate)
     if clip is not None:
         after_bC.clamp_(-clip, clip)
-    return after_bC.tanh().mul_(let_out)
+    torch.tanh(after_bC, out=squashed_bC).mul_(let_out)
 
 
 def cell_backward(

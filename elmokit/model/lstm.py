@@ -177,12 +177,6 @@ class _Products:
     recurrent: Product
     projection: Product | None
 
-    @classmethod
-    def of(
-        cls, kind: Callable[[Tensor], Product], inputs: Tensor, recurrent: Tensor, projection: Tensor | None
-    ) -> "_Products":
-        return cls(kind(inputs), kind(recurrent), None if projection is None else kind(projection))
-
 
 def _run(
     inputs_NP: Tensor, products: _Products, bias_G: Tensor, rows: _Rows, clips: _Clips
@@ -190,6 +184,7 @@ def _run(
     """The forward pass that keeps nothing for a backward one."""
     bias_G = _with_forget_bias(bias_G)
     hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC.clone()
+    squashed_BC = torch.empty_like(cell_BC)
     outputs_NP = inputs_NP.new_empty(inputs_NP.shape[0], hidden_BP.shape[1])
     for first, sizes in _chunks(rows.batch_sizes, bytes_a_row=4 * bias_G.shape[0]):
         num_positions = sum(sizes)
@@ -200,7 +195,8 @@ def _run(
             gates_bG = gates_NG[offset : offset + size]
             cell_bC = cell_BC[:size]
             products.recurrent.add_to(gates_bG, hidden_BP[:size])
-            squashed_bC = advance_cell(gates_bG, cell_bC, cell_bC, clips.cell, keep_gates=False)
+            squashed_bC = squashed_BC[:size]
+            advance_cell(gates_bG, cell_bC, cell_bC, squashed_bC, clips.cell, keep_gates=False)
             hidden_bP = outputs_NP[first + offset : first + offset + size]
             _project(squashed_bC, products.projection, hidden_bP, clips.projection)
             hidden_BP[:size] = hidden_bP
@@ -227,7 +223,11 @@ class _TrainableLSTM(torch.autograd.Function):
         mixed: bool,  # noqa: FBT001  autograd passes no names
     ) -> tuple[Tensor, Tensor, Tensor]:
         make = MixedProduct if mixed else exact_product
-        products = _Products.of(make, input_weight_GP, recurrent_weight_GP, projection_PC)
+        products = _Products(
+            (MixedProduct if mixed else TorchProduct)(input_weight_GP),
+            make(recurrent_weight_GP),
+            None if projection_PC is None else make(projection_PC),
+        )
         hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC
         gates_NG = _with_forget_bias(bias_G).repeat(len(inputs_NP), 1)
         products.inputs.add_to(gates_NG, inputs_NP)
@@ -238,8 +238,8 @@ class _TrainableLSTM(torch.autograd.Function):
         for step in steps_of(rows.batch_sizes):
             size = step.stop - step.start
             products.recurrent.add_to(gates_NG[step], hidden_BP[:size])
-            squashed_NC[step] = advance_cell(
-                gates_NG[step], before_bC[:size], cells_NC[step], clips.cell, keep_gates=True
+            advance_cell(
+                gates_NG[step], before_bC[:size], cells_NC[step], squashed_NC[step], clips.cell, keep_gates=True
             )
             _project(squashed_NC[step], products.projection, outputs_NP[step], clips.projection)
             hidden_BP[:size] = outputs_NP[step]

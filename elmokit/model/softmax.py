@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-PIECE_BYTES = 32 * 2**20  # of logits at once
+from elmokit.model.products import kernels_for
+
+PIECE_BYTES = 4 * 2**20  # of logits at once: what is near the processor, for they are read several times
 
 
 class Softmax(nn.Module):
@@ -98,16 +100,16 @@ def _cross_entropy(
         hit_n = (own_column_N[piece] >= 0).nonzero().squeeze(1)
         logits_nK[hit_n, own_column_N[piece][hit_n]] = -torch.inf
         # The target's own logit is apart, so the shift and the sum take it in by hand.
-        top_n = torch.maximum(logits_nK.amax(dim=1), true_N[piece])
-        probs_nK = logits_nK.sub_(top_n[:, None]).exp_()
+        powers_nK, top_n, total_n = _powers(logits_nK, true_N[piece])
         true_power_n = (true_N[piece] - top_n).exp_()
-        total_n = probs_nK.sum(dim=1) + true_power_n
-        probs_nK /= total_n[:, None]
+        total_n += true_power_n
         loss += (total_n.log() + top_n - true_N[piece]).sum(dtype=torch.double)
-        true_grad_N[piece] = true_power_n / total_n - 1
-        torch.mm(probs_nK, weight_KP, out=hidden_grad_NP[piece])
-        weight_grad_KP.addmm_(probs_nK.t(), hidden_NP[piece])
-        bias_grad_K += probs_nK.sum(dim=0)
+        # Probabilities are powers divided by their total; the smaller factors of each product are divided instead.
+        share_n = total_n.reciprocal()
+        true_grad_N[piece] = true_power_n * share_n - 1
+        torch.mm(powers_nK, weight_KP, out=hidden_grad_NP[piece]).mul_(share_n[:, None])
+        weight_grad_KP.addmm_(powers_nK.t(), hidden_NP[piece] * share_n[:, None])
+        bias_grad_K.addmv_(powers_nK.t(), share_n)
     hidden_grad_NP.addcmul_(true_grad_N[:, None], true_weight_NP)
     rows_R, place = torch.cat([ids_K, targets_N]).unique(return_inverse=True)
     true_weight_grad_NP = true_grad_N[:, None] * hidden_NP
@@ -115,6 +117,17 @@ def _cross_entropy(
     weight_RP.index_add_(0, place, torch.cat([weight_grad_KP, true_weight_grad_NP]))
     bias_R = offset_K.new_zeros(len(rows_R)).index_add_(0, place, torch.cat([bias_grad_K, true_grad_N]))
     return LossGrads(loss, hidden_grad_NP, rows_R, weight_RP, bias_R)
+
+
+def _powers(logits_nK: Tensor, apart_n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Powers of e: of each logit less its row's largest, in place; those largest, ``apart_n`` included; the sums."""
+    kernels = kernels_for(logits_nK)
+    if kernels is not None:
+        top_n = apart_n.clone()
+        return logits_nK, top_n, kernels.powers(logits_nK, top_n)
+    top_n = torch.maximum(logits_nK.amax(dim=1), apart_n)
+    powers_nK = logits_nK.sub_(top_n[:, None]).exp_()
+    return powers_nK, top_n, powers_nK.sum(dim=1)
 
 
 def _pieces(num_rows: int, *, num_columns: int) -> list[slice]:

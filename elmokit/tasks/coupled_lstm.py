@@ -120,7 +120,7 @@ class _Recurrence(torch.autograd.Function):
             recurrent.add_to(gates_bG[:, num_cells:], read_NH[step])
             # 1 - sigmoid(x) = sigmoid(-x)
             torch.neg(gates_bG[:, num_cells : 2 * num_cells], out=gates_bG[:, :num_cells])
-            outputs_NH[step] = advance_cell(gates_bG, before_bH[:size], cells_NH[step], None, keep_gates=True)
+            advance_cell(gates_bG, before_bH[:size], cells_NH[step], outputs_NH[step], None, keep_gates=True)
             hidden_bH, before_bH = outputs_NH[step], cells_NH[step]
         ctx.save_for_backward(
             inputs_NP, input_weight_RP, recurrent_weight_RH, initial_cell_H, drop_BH, gates_NG, read_NH, cells_NH

@@ -106,8 +106,13 @@ class _Recurrence(torch.autograd.Function):
             gates_bG = gates_NG[step]
             if hidden_bH is not None:
                 recurrent.add_to(gates_bG[:, :num_recurrent], hidden_bH[:size])
-            squashed_NH[step] = advance_cell(
-                gates_bG[:, : 4 * num_cells], before_bH[:size], cells_NH[step], None, keep_gates=True
+            advance_cell(
+                gates_bG[:, : 4 * num_cells],
+                before_bH[:size],
+                cells_NH[step],
+                squashed_NH[step],
+                None,
+                keep_gates=True,
             )
             highway_bH = gates_bG[:, 4 * num_cells : num_recurrent].sigmoid_()
             hidden_bH = torch.lerp(gates_bG[:, num_recurrent:], squashed_NH[step], highway_bH, out=outputs_NH[step])
