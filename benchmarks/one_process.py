@@ -1,8 +1,8 @@
-"""Measure in a process that has done nothing else; prints one number.
+"""Measure in a process that has done nothing else; prints numbers, one a line.
 
-    python benchmarks/one_process.py load SOURCE...                     seconds to load a model
-    python benchmarks/one_process.py first SOURCE...                    seconds to load it and embed one word
-    python benchmarks/one_process.py memory SOURCE TOKENS PRECISION N   peak bytes while embedding N tokens
+    python benchmarks/one_process.py load SOURCE...                        seconds to load a model
+    python benchmarks/one_process.py first SOURCE...                       seconds to load it and embed one word
+    python benchmarks/one_process.py memory SOURCE TOKENS PRECISION N...   peak bytes after embedding N tokens, N rising
 
 A SOURCE is a folder of ours, or options and weights. TOKENS has a sentence a line, tokens apart by spaces.
 """
@@ -23,11 +23,14 @@ def main() -> None:
             print(load_seconds([Path(path) for path in paths]))
         case ["first", *paths]:
             print(load_seconds([Path(path) for path in paths], embed=[["word"]]))
-        case ["memory", folder, tokens, precision, num_tokens]:
+        case ["memory", folder, tokens, precision, *lengths]:
             embedder = Embedder.from_pretrained(folder, precision=precision)  # type: ignore[arg-type]
-            for _ in embedder.iter_layers(stream(Path(tokens), int(num_tokens))):
-                pass
-            print(peak_bytes())
+            waiting, done = [int(length) for length in lengths], 0
+            for layers in embedder.iter_layers(stream(Path(tokens), waiting[-1])):
+                done += layers.shape[1]
+                if done >= waiting[0]:
+                    print(peak_bytes(), flush=True)
+                    del waiting[0]
         case _:
             raise SystemExit(__doc__)
 

@@ -42,8 +42,7 @@ class Size:
 
 
 SIZES = {
-    # Several windows of Embedder.iter_layers, so that the peak is the one of any input.
-    "paper": Size(BiLMConfig(), 2, 4, 5, 512, (40_000,)),
+    "paper": Size(BiLMConfig(), 2, 4, 5, 512, memory_tokens=(100_000, 1_000_000)),
     "small": Size(
         BiLMConfig(char_encoder=CharEncoderConfig(num_highway=1), lstm=LSTMConfig(cell_dim=1024, proj_dim=128)),
         sorted_batches=4,

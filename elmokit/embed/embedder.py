@@ -150,6 +150,10 @@ class Embedder:
         self, sentences: Sequence[Sequence[str]], *, batch_size: int = 64
     ) -> Iterator[tuple[int, Vectors]]:
         """Yield (index, layers) of tokenised sentences as they are computed: batch by batch of like length."""
+        for index, layers_LTD in self._iter_views(sentences, batch_size):
+            yield index, layers_LTD.copy()  # so that one kept sentence does not keep its whole batch in memory
+
+    def _iter_views(self, sentences: Sequence[Sequence[str]], batch_size: int) -> Iterator[tuple[int, Vectors]]:
         if self.state == "carry":
             # Rows that carry their state must meet in the order given.
             batches = list(windows(range(len(sentences)), batch_size))
@@ -208,21 +212,22 @@ class Embedder:
         return pooled_ND
 
     def _embed_window(self, window: list[Sequence[str]], batch_size: int) -> Iterator[Vectors]:
-        found: list[Vectors | None] = [None] * len(window)
-        for index, layers_LTD in self.iter_unordered(window, batch_size=batch_size):
-            found[index] = layers_LTD
-        for index in range(len(found)):
-            layers, found[index] = found[index], None  # so that what was given away is not kept here
-            assert layers is not None
-            yield layers
+        # One block for the whole window: thousands of arrays that come and go between a batch's own would leave
+        # holes in memory, and it would grow.
+        ends = np.cumsum([len(sentence) for sentence in window])
+        layers_LND = np.empty((self.num_layers, ends[-1], self.width), dtype=np.float32)
+        places = [slice(end - len(sentence), end) for end, sentence in zip(ends, window, strict=True)]
+        for index, layers_LTD in self._iter_views(window, batch_size):
+            layers_LND[:, places[index]] = layers_LTD
+        for place in places:
+            yield layers_LND[:, place].copy()
 
     def _embed_batch(self, batch: list[Sequence[str]]) -> list[Vectors]:
         run = self._engine.run(batch, self._states.begin(len(batch)))
         self._states.end(run.ragged.final)
         layers_LND = run.ragged.layers_LND.cpu().numpy()
         ends = np.cumsum(run.lengths)
-        # Copies, so that one kept sentence does not keep its whole batch in memory.
-        return [layers_LND[:, end - length + 1 : end - 1].copy() for end, length in zip(ends, run.lengths, strict=True)]
+        return [layers_LND[:, end - length + 1 : end - 1] for end, length in zip(ends, run.lengths, strict=True)]
 
     def _as_tokens(self, sentence: Sentence) -> Sequence[str]:
         return self.tokenize(sentence) if isinstance(sentence, str) else _check_tokens(sentence)

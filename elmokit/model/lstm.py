@@ -186,9 +186,11 @@ def _run(
     hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC.clone()
     squashed_BC = torch.empty_like(cell_BC)
     outputs_NP = inputs_NP.new_empty(inputs_NP.shape[0], hidden_BP.shape[1])
-    for first, sizes in _chunks(rows.batch_sizes, bytes_a_row=4 * bias_G.shape[0]):
+    chunks = list(_chunks(rows.batch_sizes, bytes_a_row=4 * bias_G.shape[0]))
+    room_NG = inputs_NP.new_empty(max((sum(sizes) for _, sizes in chunks), default=0), bias_G.shape[0])
+    for first, sizes in chunks:
         num_positions = sum(sizes)
-        gates_NG = bias_G.repeat(num_positions, 1)
+        gates_NG = room_NG[:num_positions].copy_(bias_G)
         products.inputs.add_to(gates_NG, inputs_NP[first : first + num_positions])
         offset = 0
         for size in sizes:
