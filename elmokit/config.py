@@ -150,9 +150,9 @@ def read_recipe(kind: type[Config], path: str | Path, overrides: Sequence[str]) 
     return parse_config(kind, _without_none(values), source=" ".join([str(path), *overrides]))
 
 
-def find_recipe(name: str, *, folder: str) -> Path:
+def find_recipe(name: str, *, folder: str = "") -> Path:
     """A recipe by the path of a TOML file, or by the name of one that elmokit has in this folder of its recipes."""
-    if name.endswith(".toml"):
+    if name.endswith(".toml") or Path(name).is_file():
         return Path(name)
     inside, beside = (root / "recipes" for root in Path(__file__).parents[:2])  # installed, or in a source tree
     ours = (inside if inside.is_dir() else beside) / folder

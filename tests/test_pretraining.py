@@ -297,3 +297,16 @@ def test_the_second_signal_ends_at_once(folder: Path) -> None:
     assert process.returncode == 130
     assert time.monotonic() - began < 3
     assert not (folder / "runs" / "toy" / "checkpoints").exists()
+
+
+def test_a_recipe_is_a_file_or_the_name_of_one_of_ours(tmp_path: Path, capfd) -> None:
+    text = tmp_path / "text"
+    text.write_text(TEXT)
+    tiny = ["model.lstm.cell_dim=8", "model.lstm.proj_dim=4", "training.steps=1", "training.num_rows=2"]
+    changes = [f"data.train={text}", *tiny, "softmax.kind=full", "model.char_encoder.filters=[[1, 4]]"]
+    assert cli.run(["pretrain", "small", *changes, "--run-dir", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run" / "model").is_dir()
+    assert cli.run(["pretrain", "smal"]) == 1
+    assert (
+        "there is no recipe 'smal'; name a TOML file, or one of ours: en-small, paper, small" in capfd.readouterr().err
+    )

@@ -18,16 +18,21 @@ if TYPE_CHECKING:
 
 PRETRAIN_EPILOG = """\b
 Examples
-  elmokit pretrain recipes/small.toml data.train="corpus/*.txt"
-  elmokit pretrain recipes/small.toml data.train=a.txt training.epochs=3
-  torchrun --nproc-per-node 2 -m elmokit pretrain recipes/small.toml …
+  elmokit pretrain small data.train="corpus/*.txt"
+  elmokit pretrain my-recipe.toml data.train=a.txt training.epochs=3
+  torchrun --nproc-per-node 2 -m elmokit pretrain small …
 
 Ctrl-C finishes the step, saves and ends; the same command goes on from there. A second Ctrl-C ends at once."""
 
 
 @app.command(no_args_is_help=True, epilog=PRETRAIN_EPILOG)
 def pretrain(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="What to learn, and how: a TOML file.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="What to learn, and how: a TOML file, or one of ours by its name (small)."
+        ),
+    ],
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Values in place of the recipe's.")
     ] = None,
@@ -40,14 +45,15 @@ def pretrain(
     ] = None,
 ) -> None:
     """Learn a biLM from text. On an existing run it goes on by itself."""
-    from elmokit.config import read_recipe
+    from elmokit.config import find_recipe, read_recipe
     from elmokit.pretrain.recipe import Recipe
 
-    asked = read_recipe(Recipe, recipe, changes or [])  # a fault in it is told before torch is loaded
+    path = find_recipe(recipe)
+    asked = read_recipe(Recipe, path, changes or [])  # a fault in it is told before torch is loaded
     keep_memory()
     from elmokit.pretrain.pretraining import pretrain as learn
 
-    run_dir = run_dir or Path("runs") / recipe.stem
+    run_dir = run_dir or Path("runs") / path.stem
     stop = threading.Event()
     with run_shown(asked) as shown, stop_by_signal(stop) as begin_to_listen:
 

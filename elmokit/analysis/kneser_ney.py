@@ -1,0 +1,189 @@
+"""An n-gram language model to compare with: interpolated modified Kneser-Ney (Chen and Goodman 1998), nothing pruned.
+
+All n-grams of a text are numbered order by order: one is known by the number of its first n - 1 words and by its last
+word, packed into one integer. Sorted, those of one context lie side by side. A text is one row of word ids in which
+every sentence has a boundary at each end; the one it begins with is context only and never predicted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.errors import InputError
+from elmokit.text.corpus import Corpus
+from elmokit.text.vocab import Vocab
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+WORD_BITS = 20  # of a packed n-gram; the rest numbers its context
+NUM_DISCOUNTS = 3  # for counts of 1, of 2, and of more
+NOT_THERE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A text as one row of word ids, and how far each is from the beginning of its sentence."""
+
+    words: Ints
+    places: Ints
+
+    @property
+    def targets(self) -> Ints:
+        """Where the words stand that are predicted."""
+        return np.flatnonzero(self.places > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """All n-grams of one length."""
+
+    packed: Ints  # rising
+    discounted: Floats  # each one's count less its discount
+    totals: Floats  # of every context: its counts together
+    kept_back: Floats  # of every context: its discounts together
+
+
+@dataclass(frozen=True, eq=False)
+class KneserNey:
+    """The counts of a text, ready to tell how likely words are after others."""
+
+    orders: tuple[_Order, ...]
+    num_words: int  # that can be predicted
+
+    @classmethod
+    def learn(cls, text: Stream, *, order: int, num_words: int) -> "KneserNey":
+        """Count a text over ``num_words`` word ids, the boundaries' included."""
+        if order < 1:
+            raise InputError(f"order {order}; expected 1 or more")
+        if not 1 < num_words <= 1 << WORD_BITS:
+            raise InputError(f"{num_words:,} words; expected 2 to {1 << WORD_BITS:,}")
+        orders = [_smooth(*counted) for counted in _count(text, order, num_words)]
+        return cls(tuple(orders), num_words - 1)
+
+    def log_probabilities(self, text: Stream) -> Floats:
+        """The natural logarithm of each target's probability, in the text's order."""
+        targets = text.targets
+        probabilities = np.full(len(targets), 1.0 / self.num_words)
+        numbers = np.zeros(len(text.words), dtype=np.int64)  # of the context that ends before a position
+        for length, order in enumerate(self.orders, start=1):
+            contexts = numbers[targets - 1] if length > 1 else numbers[targets]
+            packed = contexts << WORD_BITS | text.words[targets]
+            found = _find(order.packed, packed)
+            known = (contexts != NOT_THERE) & (order.totals[contexts] > 0)
+            seen = np.where(found != NOT_THERE, order.discounted[found], 0.0)
+            there = contexts[known]
+            shares = (seen[known] + order.kept_back[there] * probabilities[known]) / order.totals[there]
+            probabilities[known] = shares
+            numbers = _number(text, numbers, order.packed, length)
+        logs: Floats = np.log(probabilities)
+        return logs
+
+
+def to_stream(corpus: Corpus, vocab: Vocab, *, reverse: bool = False) -> Stream:
+    """A prepared text in a vocabulary's ids; read from its end with ``reverse``."""
+    lengths = corpus.lengths.astype(np.int64)
+    starts = corpus.offsets[:-1] + 2 * np.arange(corpus.num_sentences)
+    words = np.empty(corpus.num_tokens + 2 * corpus.num_sentences, dtype=np.int64)
+    words[starts], words[starts + lengths + 1] = vocab.bos_id, vocab.eos_id
+    inside = np.ones(len(words), dtype=bool)
+    inside[starts] = inside[starts + lengths + 1] = False
+    words[inside] = corpus.target_ids(vocab)[corpus.tokens]
+    places = np.arange(len(words)) - np.repeat(starts, lengths + 2)
+    if not reverse:
+        return Stream(words, places)
+    return Stream(words[::-1].copy(), np.repeat(lengths + 1, lengths + 2)[::-1] - places[::-1])
+
+
+def _count(text: Stream, order: int, num_words: int) -> Iterator[tuple[Ints, Ints, int]]:
+    """Of every order, its n-grams, packed and rising, their counts, and how many contexts there are.
+
+    Below the highest order an n-gram counts once for every different word before it. One that begins a sentence has
+    none before it, so it counts as often as it is there.
+    """
+    waiting: tuple[Ints, Ints, NDArray[np.bool_], Ints, int] | None = None
+    numbers = np.zeros(len(text.words), dtype=np.int64)
+    num_contexts = 1
+    for length in range(1, order + 1):
+        ends = np.flatnonzero(text.places >= length - 1)
+        contexts = numbers[ends - 1] if length > 1 else numbers[ends]
+        packed, first, counts, number = _distinct(contexts << WORD_BITS | text.words[ends])
+        if waiting is not None:
+            below, raw, begins, before, num_below = waiting
+            yield below, np.where(begins, raw, np.bincount(before[ends[first]], minlength=len(below))), num_below
+        if length == 1:  # all words have a number, those too that the text lacks
+            packed, counts, number = _with_all_words(packed, counts, text.words, num_words)
+            begins = np.zeros(num_words, dtype=bool)
+            begins[text.words[:1]] = True
+            counts[text.words[:1]] = 0  # never predicted
+        else:
+            begins = text.places[ends[first]] == length - 1
+        numbers = np.full(len(text.words), NOT_THERE, dtype=np.int64)
+        numbers[ends] = number
+        waiting = packed, counts, begins, numbers, num_contexts
+        num_contexts = len(packed)
+    assert waiting is not None
+    yield waiting[0], waiting[1], waiting[4]
+
+
+def _with_all_words(packed: Ints, counts: Ints, words: Ints, num_words: int) -> tuple[Ints, Ints, Ints]:
+    all_counts = np.zeros(num_words, dtype=np.int64)
+    all_counts[packed] = counts
+    return np.arange(num_words), all_counts, words
+
+
+def _distinct(values: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """The different values, rising; where each stands; how often; and the number of every value among them."""
+    by_size = np.argsort(values)
+    rising = values[by_size]
+    is_new = np.ones(len(values), dtype=bool)
+    np.not_equal(rising[1:], rising[:-1], out=is_new[1:])
+    firsts = np.flatnonzero(is_new)
+    counts = np.diff(np.append(firsts, len(values)))
+    number = np.empty(len(values), dtype=np.int64)
+    number[by_size] = np.repeat(np.arange(len(firsts)), counts)
+    return rising[firsts], by_size[firsts], counts, number
+
+
+def _smooth(packed: Ints, counts: Ints, num_contexts: int) -> _Order:
+    discounts = _discounts(counts)[np.minimum(counts, NUM_DISCOUNTS)]
+    contexts = packed >> WORD_BITS
+    return _Order(
+        packed,
+        counts - discounts,
+        _sum_by(contexts, counts.astype(np.float64), num_contexts),
+        _sum_by(contexts, discounts, num_contexts),
+    )
+
+
+def _sum_by(contexts: Ints, values: Floats, num_contexts: int) -> Floats:
+    return np.asarray(np.bincount(contexts, weights=values, minlength=num_contexts), dtype=np.float64)
+
+
+def _discounts(counts: Ints) -> Floats:
+    """What is taken from counts of 0, 1, 2, and 3 or more (Chen and Goodman's estimates)."""
+    having = np.bincount(np.minimum(counts, NUM_DISCOUNTS + 2), minlength=NUM_DISCOUNTS + 3).astype(np.float64)
+    if not having[1 : NUM_DISCOUNTS + 2].all():  # too little text to estimate from: the same for all
+        return np.array([0.0, *[0.5] * NUM_DISCOUNTS])
+    share = having[1] / (having[1] + 2 * having[2])
+    estimates = [count - (count + 1) * share * having[count + 1] / having[count] for count in (1, 2, 3)]
+    return np.array([0.0, *np.clip(estimates, 0.0, (1.0, 2.0, 3.0))])
+
+
+def _find(rising: Ints, values: Ints) -> Ints:
+    """Where each value stands, or NOT_THERE."""
+    places = np.minimum(np.searchsorted(rising, values), len(rising) - 1)
+    return np.where(rising[places] == values, places, NOT_THERE)
+
+
+def _number(text: Stream, numbers: Ints, packed: Ints, length: int) -> Ints:
+    """The number of the n-gram that ends at each position; NOT_THERE if it was never counted."""
+    if length == 1:
+        return text.words.copy()
+    found = np.full(len(text.words), NOT_THERE, dtype=np.int64)
+    ends = np.flatnonzero(text.places >= length - 1)
+    ends = ends[numbers[ends - 1] != NOT_THERE]
+    found[ends] = _find(packed, numbers[ends - 1] << WORD_BITS | text.words[ends])
+    return found
