@@ -257,8 +257,33 @@ def test_the_test_data_is_read_once_after_everything_was_learned(tmp_path: Path)
     assert isinstance(events[-1], Finished)
     assert events[-2] == "read"
     entries = run(tmp_path / "run", recipe(), data=data)
-    assert [type(entry) for entry in entries] == [Finished]
-    assert events.count("read") == 1
+    assert [type(entry) for entry in entries] == [Finished]  # read once more, to see that it is the same
+
+
+def test_a_finished_run_is_tested_on_other_data_when_that_is_asked_for(tmp_path: Path) -> None:
+    def finish(seed: int | None) -> Finished:
+        read_test = None if seed is None else lambda: verses(15, seed=seed)
+        (finished,) = of_kind(Finished, run(tmp_path / "run", recipe(), data=replace(toy_data(), read_test=read_test)))
+        return finished
+
+    untested, tested, tested_otherwise = finish(None), finish(3), finish(4)
+    assert untested.test is None
+    assert tested.test is not None
+    assert tested_otherwise.test is not None
+    assert tested.test["num_tags"] == sum(len(one.tokens) for one in verses(15, seed=3))
+    assert tested_otherwise.test["num_tags"] == sum(len(one.tokens) for one in verses(15, seed=4))
+    assert untested.step == tested.step == tested_otherwise.step
+    assert untested.dev == tested.dev == tested_otherwise.dev
+
+
+def test_the_same_tokens_with_other_tags_are_other_data(tmp_path: Path) -> None:
+    data = toy_data()
+    run(tmp_path / "run", recipe(epochs=1), data=data)
+    one = data.train[0]
+    turned = replace(one, tags=one.tags[::-1])
+    assert turned != one
+    with pytest.raises(ConfigError, match="another training data"):
+        run(tmp_path / "run", recipe(epochs=2), data=replace(data, train=[turned, *data.train[1:]]))
 
 
 def test_a_run_without_test_data_has_no_test_scores(tmp_path: Path) -> None:

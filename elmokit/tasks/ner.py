@@ -80,10 +80,10 @@ class NERModel(nn.Module):
         return emissions_BTK
 
     def loss(self, batch: Batch[NERTarget]) -> Tensor:
-        """The mean over sentences of the right tags' negative log-likelihood."""
+        """The right tags' negative log-likelihoods, summed as in AllenNLP: lambda and the clip are set for that."""
         assert batch.target.tags_BT is not None
         (column,) = batch.columns
-        return -self.crf.log_likelihood(self(batch), batch.target.tags_BT, column.mask_BT).mean()
+        return -self.crf.log_likelihood(self(batch), batch.target.tags_BT, column.mask_BT).sum()
 
     def believe(self, batch: Batch[NERTarget]) -> list[ChainBelief]:
         """Every sentence's scores."""

@@ -38,11 +38,12 @@ def check_origin(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 def examples_fingerprint(
     task: Task[Any, Any, Any, Any, Any], examples: Sequence[Any], labels: FrozenConfig | None
 ) -> str:
-    """A hash of the examples' tokens and of the labels there are; which example has which label is not in it."""
+    """A hash of the examples, of the tokens that they are read as, and of the labels there are."""
     digest = hashlib.sha256(b"" if labels is None else labels.model_dump_json().encode())
     for example in examples:
         tokens = [[list(tokens) for tokens in column] for column in task.sequences(example)]
         digest.update(json.dumps(tokens).encode())
+        digest.update(repr(example).encode())
     return digest.hexdigest()
 
 

@@ -34,7 +34,7 @@ from elmokit.tasks.evaluation import evaluate, predict, warn_of_unknown_labels
 from elmokit.tasks.learner import START, LearnedStep, Learner, seeded
 from elmokit.tasks.materials import Materials, TaskData, all_sequences, gather_materials
 from elmokit.tasks.optimization import learned_parameters
-from elmokit.tasks.origin import check_origin
+from elmokit.tasks.origin import check_origin, examples_fingerprint
 from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, Report, TaskPlan, TaskStep, event_log
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import SavedTask, build_model, save_task_model
@@ -72,7 +72,7 @@ def train_task(
         remove_leftovers(run_dir)
         materials = gather_materials(task, recipe, data, run_dir / LAYERS if layers_dir is None else Path(layers_dir))
         newest = _find_newest(run_dir / CHECKPOINTS, materials)
-        if newest is not None and (finished := _finished_before(run_dir, recipe)) is not None:
+        if newest is not None and (finished := _finished_before(run_dir, task, recipe, data)) is not None:
             report(finished)
             return run_dir / MODEL
         _write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
@@ -200,9 +200,10 @@ def _finish(
     best, recipe = learner.best, materials.columns.recipe
     assert best is not None
     learner.model.load_state_dict(best.weights)
-    test = None
+    test = test_data = None
     if data.read_test is not None:
         examples = data.read_test()
+        test_data = examples_fingerprint(task, examples, None)
         if not _read_layers(task, materials, examples, report=tell, stop=stop):
             return False
         test = evaluate(
@@ -217,7 +218,8 @@ def _finish(
     finished = Finished(learner.step, best.step, best.scores, test, learner.seconds, recipe.training.seed)
     _save(task, materials, finished, best.weights, run_dir / MODEL)
     tell(finished)
-    _write_json(run_dir / RESULT, {"task": task.name, **asdict(finished), "recipe": recipe.model_dump(mode="json")})
+    result = {"task": task.name, **asdict(finished), "test_data": test_data, "recipe": recipe.model_dump(mode="json")}
+    _write_json(run_dir / RESULT, result)
     return True
 
 
@@ -236,11 +238,13 @@ def _save(task: AnyTask, materials: Materials, finished: Finished, weights: dict
     save_task_model(saved, folder, scores=scores)
 
 
-def _finished_before(run_dir: Path, recipe: TaskRecipe) -> Finished | None:
-    """How the run ended, if an earlier piece of it has done all that the recipe asks for."""
+def _finished_before(run_dir: Path, task: AnyTask, recipe: TaskRecipe, data: TaskData) -> Finished | None:
+    """How the run ended, if an earlier piece of it has done all that is asked for, the test too."""
     try:
         result = json.loads((run_dir / RESULT).read_bytes())
         if result["recipe"] != recipe.model_dump(mode="json") or not (run_dir / MODEL).is_dir():
+            return None
+        if data.read_test is not None and result["test_data"] != examples_fingerprint(task, data.read_test(), None):
             return None
         return Finished(**{field.name: result[field.name] for field in fields(Finished)})
     except (OSError, ValueError, KeyError, TypeError):
