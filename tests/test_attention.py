@@ -12,7 +12,7 @@ from torch.nn import functional
 from elmokit.errors import InputError
 from elmokit.tasks.attention import BiAttention, SelfAttention, TrilinearScores, self_biattention, soft_align
 
-DIM = 4
+DIM, MERGED = 4, 6
 LEFT, RIGHT = [3, 5, 1], [2, 1, 4]  # lengths
 LEFT_MASK = torch.arange(5) < torch.tensor(LEFT)[:, None]
 RIGHT_MASK = torch.arange(4) < torch.tensor(RIGHT)[:, None]
@@ -24,7 +24,8 @@ def draw() -> tuple[Tensor, Tensor]:
 
 
 def make(kind: type[nn.Module]) -> nn.Module:
-    module = kind(DIM).double()
+    module = kind(DIM, MERGED) if kind is BiAttention else kind(DIM)
+    module.double()
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.normal_()
@@ -52,7 +53,9 @@ def bi_attend(module: BiAttention, context: Array, question: Array) -> Array:
     scores = [[score(module.scores, x, key) for key in question] for x in context]
     seen = [weigh(row, question) for row in scores]
     asked = weigh([max(row) for row in scores], context)
-    return np.stack([np.concatenate([x, s, x * s, x * asked]) for x, s in zip(context, seen, strict=True)])
+    weight, bias = (parameter.detach().numpy() for parameter in (module.merge.weight, module.merge.bias))
+    parts = [np.concatenate([x, s, x * s, x * asked]) for x, s in zip(context, seen, strict=True)]
+    return np.stack([weight @ part + bias for part in parts])
 
 
 def self_attend(module: SelfAttention, tokens: Array) -> Array:
@@ -92,7 +95,7 @@ def test_bi_attention_equals_a_loop() -> None:
     low = right - 3 * module.scores.key_weight.detach().sign()  # scores below those that zeros on padding would have
     for question in (right, low):
         found = module(left, LEFT_MASK, question, RIGHT_MASK)
-        assert found.shape == (3, 5, 4 * DIM)
+        assert found.shape == (3, 5, MERGED)
         texts = [(left[b, : LEFT[b]].numpy(), question[b, : RIGHT[b]].numpy()) for b in range(3)]
         check(found, LEFT, [bi_attend(module, *pair) for pair in texts])
 

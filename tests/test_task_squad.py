@@ -201,7 +201,7 @@ def test_the_layers_are_joined_as_the_paper_has_them():
         read_in = model.tokens(column)
         sides.append(torch.cat([model.encoder(read_in.inputs_BTE, column.mask_BT), read_in.elmo_BTD], dim=2))
     mask_BT = contexts.mask_BT
-    merged = torch.relu(model.merge(model.attention(sides[0], mask_BT, sides[1], questions.mask_BT)))
+    merged = torch.relu(model.attention(sides[0], mask_BT, sides[1], questions.mask_BT))
     attended = model.self_attention(model.reader(merged, mask_BT), mask_BT)
     whole = merged + torch.relu(model.self_merge(attended))
     start = model.start_reader(whole, mask_BT)
@@ -258,7 +258,7 @@ def test_the_default_model_is_that_of_the_paper():
     sizes = InputSizes(vectors_VD=torch.zeros(1, 300), num_chars=50, num_layers=3, layer_dim=1024)
     model = TASK.build(SquadSettings(), LABELS, TokenEncoder(sizes, chars, ElmoSettings(place="both")))
     assert model.encoder.forward_layer.input_weight.shape == (3 * 90, 1424)
-    assert model.merge.weight.shape == (180, 4816)
+    assert model.attention.merge.weight.shape == (180, 4816)
     assert model.self_merge.weight.shape == (180, 540)
     assert model.end_reader.backward_layer.input_weight.shape == (270, 360)
     assert model.dropout.p == 0.2

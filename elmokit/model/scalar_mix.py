@@ -61,10 +61,12 @@ class ScalarMix(nn.Module):
             layers_BLTD = _normalise_batch(layers_BLTD, mask_BT)
         if self.weights is None:
             assert self.only_layer is not None
-            mixed_BTD = layers_BLTD[:, self.only_layer]
+            mixed_BTD = self.gamma * layers_BLTD[:, self.only_layer]
         else:
-            mixed_BTD = torch.einsum("l,bltd->btd", self.weights.softmax(dim=0), layers_BLTD)
-        return self.gamma * mixed_BTD * mask_BT[:, :, None]
+            weights_1L = self.gamma * self.weights.softmax(dim=0)[None]
+            # As a product of matrices, layers are read where they lie.
+            mixed_BTD = (weights_1L @ layers_BLTD.flatten(2)).view(len(layers_BLTD), *layers_BLTD.shape[2:])
+        return mixed_BTD * mask_BT[:, :, None]
 
     def penalty(self, strength: float) -> Tensor:
         """``strength`` times the squared weights before the softmax, to add to a task's loss.

@@ -2,11 +2,12 @@
 
 What stands on padding is never looked at, and what padding would see is zero.
 
-Shapes: B examples, T tokens that look, S tokens that are looked at, D their width.
+Shapes: B examples, T tokens that look, S tokens that are looked at, D their width, H width of what is merged.
 """
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from elmokit.errors import InputError
 from elmokit.tasks.layers import masked_softmax
@@ -35,29 +36,35 @@ class TrilinearScores(nn.Module):
 
 
 class BiAttention(nn.Module):
-    """A context looks at a question, and the question at the context (Seo et al. 2017)."""
+    """A context looks at a question, and the question at the context; what comes of it is merged (Seo et al. 2017).
 
-    def __init__(self, dim: int) -> None:
+    A context token x becomes ``merge([x, seen, x * seen, x * asked])``: ``seen`` is what x sees of the question;
+    ``asked``, one a text, the context tokens that some word of the question goes best with. The four never lie side by
+    side: three of their products with the weight have a shorter way.
+    """
+
+    def __init__(self, dim: int, output_dim: int) -> None:
         super().__init__()
         self.scores = TrilinearScores(dim)
+        self.merge = nn.Linear(4 * dim, output_dim)
+        nn.init.xavier_uniform_(self.merge.weight)
+        nn.init.zeros_(self.merge.bias)
 
     def forward(
         self, context_BTD: Tensor, context_mask_BT: Tensor, question_BSD: Tensor, question_mask_BS: Tensor
     ) -> Tensor:
-        """Return every context token x as [x, seen, x * seen, x * asked], (B, T, 4 D).
-
-        ``seen`` is what x sees of the question; ``asked``, one a text, the context tokens that some word of the
-        question goes best with.
-        """
+        """Return every context token merged with what was seen, (B, T, H)."""
         context_BTD = _without_padding(context_BTD, context_mask_BT)
         question_BSD = _without_padding(question_BSD, question_mask_BS)
         scores_BTS = self.scores(context_BTD, question_BSD)
-        seen_BTD = masked_softmax(scores_BTS, question_mask_BS[:, None, :]) @ question_BSD
+        weights_BTS = masked_softmax(scores_BTS, question_mask_BS[:, None, :])
         best_BT = scores_BTS.masked_fill(~question_mask_BS[:, None, :], float("-inf")).amax(dim=2)
         asked_B1D = masked_softmax(best_BT, context_mask_BT)[:, None, :] @ context_BTD
-        # Every part with seen or asked has x as a factor, which is zero on padding; seen alone is not.
-        seen_BTD = _without_padding(seen_BTD, context_mask_BT)
-        return torch.cat([context_BTD, seen_BTD, context_BTD * seen_BTD, context_BTD * asked_B1D], dim=2)
+        x_HD, seen_HD, both_HD, asked_HD = self.merge.weight.chunk(4, dim=1)
+        # asked is one vector a text, so it can go into the weight; a question is short, so it is multiplied, not seen.
+        merged_BTH = context_BTD @ (x_HD + asked_HD * asked_B1D).mT + weights_BTS @ (question_BSD @ seen_HD.t())
+        both_BTD = context_BTD * (weights_BTS @ question_BSD)
+        return _without_padding(merged_BTH + functional.linear(both_BTD, both_HD, self.merge.bias), context_mask_BT)
 
 
 class SelfAttention(nn.Module):

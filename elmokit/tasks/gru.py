@@ -1,11 +1,12 @@
 """The reading model's biGRU, in the form of cuDNN: the reset gate comes after the recurrent product.
 
-Sequences are packed (see `packing`), both directions are read side by side, the input half is one matrix product for
-all steps, and the gradients are written by hand: those of the weights are again one product over all steps, and a step
-back through time has no more than the recurrent product and three other operations.
+Sequences are packed (see `packing`), both directions are read side by side, and the input half is one matrix product
+for all steps of both. The recurrence's gradients are written by hand: that of its weight is again one product over all
+steps, and a step back through time has no more than the recurrent product and three other operations.
 
 Shapes: S = 2 directions; N positions of all sequences, packed; B sequences; b of them alive at a step; P width of the
-inputs; H hidden width; R = 3 H gates, in blocks of reset, keep and candidate. BTD are padded sequences and their width.
+inputs; H hidden width; R = 3 H gates, in blocks of reset, keep and candidate; Q = 2 R gates of both directions. BTD are
+padded sequences and their width.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from elmokit.model.packing import steps_of
 from elmokit.tasks.packing import plan_padded
@@ -33,15 +35,18 @@ class BiGRU(nn.Module):
     def forward(self, inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
         """Return forward and backward outputs, (B, T, 2 H), zero on padding."""
         packing = plan_padded(mask_BT)
-        inputs_NP = packing.pack(inputs_BTD)
-        inputs_SNP = torch.stack([inputs_NP, packing.turn(inputs_NP)])
-        names = ("input_weight", "recurrent_weight", "input_bias", "recurrent_bias")
-        weights = (
-            torch.stack([getattr(layer, name) for layer in (self.forward_layer, self.backward_layer)]) for name in names
+        layers = self.forward_layer, self.backward_layer
+        input_weight_QP, input_bias_Q = (
+            torch.cat([getattr(layer, name) for layer in layers]) for name in ("input_weight", "input_bias")
         )
-        outputs_SNH: Tensor = _Recurrence.apply(  # type: ignore[no-untyped-call]
-            inputs_SNP, *weights, packing.batch_sizes
+        # Both directions read the inputs where they lie; only the gates, which are narrower, are turned.
+        gates_NQ = functional.linear(packing.pack(inputs_BTD), input_weight_QP, input_bias_Q)
+        forward_NR, backward_NR = gates_NQ.chunk(2, dim=1)
+        gates_SNR = torch.stack([forward_NR, packing.turn(backward_NR)])
+        recurrent = (
+            torch.stack([getattr(layer, name) for layer in layers]) for name in ("recurrent_weight", "recurrent_bias")
         )
+        outputs_SNH: Tensor = _Recurrence.apply(gates_SNR, *recurrent, packing.batch_sizes)  # type: ignore[no-untyped-call]
         return packing.unpack(torch.cat([outputs_SNH[0], packing.turn(outputs_SNH[1])], dim=1))
 
 
@@ -67,15 +72,13 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        inputs_SNP: Tensor,
-        input_weight_SRP: Tensor,
+        from_inputs_SNR: Tensor,
         recurrent_weight_SRH: Tensor,
-        input_bias_SR: Tensor,
         recurrent_bias_SR: Tensor,
         batch_sizes: Sequence[int],
     ) -> Tensor:
         num_directions, _, hidden_dim = recurrent_weight_SRH.shape
-        gates_SNR = torch.baddbmm(input_bias_SR[:, None], inputs_SNP, input_weight_SRP.mT)
+        gates_SNR = from_inputs_SNR.clone()
         recurrent_weight_SHR, recurrent_bias_S1R = recurrent_weight_SRH.mT.contiguous(), recurrent_bias_SR[:, None]
         # What every step reads of the one before, its candidate's share of that, and what comes out.
         read_SNH, heard_SNH, outputs_SNH = gates_SNR.new_empty(
@@ -92,14 +95,14 @@ class _Recurrence(torch.autograd.Function):
             read_SNH[:, step], heard_SNH[:, step] = before_SbH, heard_SbH
             hidden_SbH = outputs_SNH[:, step]
             torch.lerp(candidate_SbH, before_SbH, keep_SbH, out=hidden_SbH)
-        ctx.save_for_backward(inputs_SNP, input_weight_SRP, recurrent_weight_SRH, gates_SNR, read_SNH, heard_SNH)
+        ctx.save_for_backward(recurrent_weight_SRH, gates_SNR, read_SNH, heard_SNH)
         ctx.batch_sizes = batch_sizes
         return outputs_SNH
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, outputs_grad_SNH: Tensor) -> tuple[Tensor | None, ...]:
-        inputs_SNP, input_weight_SRP, recurrent_weight_SRH, gates_SNR, read_SNH, heard_SNH = ctx.saved_tensors
+        recurrent_weight_SRH, gates_SNR, read_SNH, heard_SNH = ctx.saved_tensors
         reset_SNH, keep_SNH, candidate_SNH = gates_SNR.chunk(NUM_BLOCKS, dim=2)
         # A step's gates change with its output by factors that do not depend on later steps: all at once.
         to_candidate_SNH = (1 - keep_SNH) * (1 - candidate_SNH.square())
@@ -120,11 +123,4 @@ class _Recurrence(torch.autograd.Function):
             )
         gates_grad_SNR = recurrent_grad_SNR.clone()
         torch.mul(grad_SNH, to_candidate_SNH, out=gates_grad_SNR[:, :, 2 * hidden_dim :])
-        return (
-            gates_grad_SNR @ input_weight_SRP if ctx.needs_input_grad[0] else None,
-            gates_grad_SNR.mT @ inputs_SNP,
-            recurrent_grad_SNR.mT @ read_SNH,
-            gates_grad_SNR.sum(dim=1),
-            recurrent_grad_SNR.sum(dim=1),
-            None,
-        )
+        return gates_grad_SNR, recurrent_grad_SNR.mT @ read_SNH, recurrent_grad_SNR.sum(dim=1), None

@@ -93,8 +93,7 @@ class SquadModel(nn.Module):
         self.tokens = tokens
         self.dropout = VariationalDropout(settings.dropout)
         self.encoder = BiGRU(tokens.input_dim, hidden_dim)
-        self.attention = BiAttention(encoded_dim)
-        self.merge = _dense(4 * encoded_dim, both_dim)
+        self.attention = BiAttention(encoded_dim, both_dim)
         self.reader = BiGRU(both_dim, hidden_dim)
         self.self_attention = SelfAttention(both_dim)
         self.self_merge = _dense(3 * both_dim, both_dim)
@@ -131,8 +130,7 @@ class SquadModel(nn.Module):
         """The paragraphs as one sees them who has the questions in mind, (B, T, 2 H)."""
         context_BTD, question_BSD = (self._encode(self.tokens(column)) for column in (contexts, questions))
         mask_BT = contexts.mask_BT
-        seen_BTD = self.attention(context_BTD, mask_BT, question_BSD, questions.mask_BT)
-        merged_BTH = self.merge(seen_BTD).relu()
+        merged_BTH = self.attention(context_BTD, mask_BT, question_BSD, questions.mask_BT).relu()
         reread_BTH = self.dropout(self.reader(self.dropout(merged_BTH), mask_BT))
         related_BTH = self.self_merge(self.self_attention(reread_BTH, mask_BT)).relu()
         read_BTH: Tensor = self.dropout(merged_BTH + related_BTH)
