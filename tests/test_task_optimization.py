@@ -126,16 +126,17 @@ def test_every_optimizer_is_torchs_own(name, reference):
     assert_same(moved(Toy(), steps=3, optimizer=name), dict(model.state_dict()))
 
 
-def test_adadelta_is_the_published_rule():
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-8])
+def test_adadelta_is_the_published_rule(epsilon: float):
     # Zeiler 2012, algorithm 1, for one number with the gradients 2 and 3.
     square = delta_square = 0.0
     x = 1.0
     model = nn.Module()
     model.tokens, model.x = nn.Module(), nn.Parameter(torch.tensor(1.0, dtype=torch.float64))
-    optimizer = TaskOptimizer(model, TrainingSettings(optimizer="adadelta"))
+    optimizer = TaskOptimizer(model, TrainingSettings(optimizer="adadelta", adadelta_epsilon=epsilon))
     for gradient in (2.0, 3.0):
         square = 0.95 * square + 0.05 * gradient**2
-        delta = -math.sqrt(delta_square + 1e-6) / math.sqrt(square + 1e-6) * gradient
+        delta = -math.sqrt(delta_square + epsilon) / math.sqrt(square + epsilon) * gradient
         delta_square = 0.95 * delta_square + 0.05 * delta**2
         x += delta
         model.x.grad = torch.tensor(gradient, dtype=torch.float64)

@@ -1,13 +1,13 @@
 """How a task model's weights move: the rate, the l2 penalty, the clip, the optimiser, and the weights' moving mean."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from elmokit.errors import ConfigError
-from elmokit.pretrain.optimizer import METHODS as PRETRAINING_METHODS
+from elmokit.pretrain.optimizer import METHODS
 from elmokit.tasks.recipe import TrainingSettings
 
 DECAY, DECAY_STEPS = 0.999, 100  # Lee et al. 2017
@@ -18,9 +18,7 @@ NOTHING_MORE = (
     "with a lower training.learning_rate or training.clip_norm"
 )
 
-METHODS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = PRETRAINING_METHODS | {
-    "adadelta": lambda parameters: torch.optim.Adadelta(parameters, rho=0.95, eps=1e-6, foreach=True),
-}
+RHO = 0.95  # of Adadelta
 
 
 class TaskOptimizer:
@@ -30,7 +28,7 @@ class TaskOptimizer:
         self._parameters = learned_parameters(model)
         self._decayed = [self._parameters[name] for name in decayed_names(model)] if settings.weight_decay else []
         self._settings = settings
-        self._method = METHODS[settings.optimizer](list(self._parameters.values()))
+        self._method = _make(settings, list(self._parameters.values()))
 
     def clear(self) -> None:
         """Forget the gradients of the step before."""
@@ -118,6 +116,12 @@ def learning_rate(settings: TrainingSettings, *, step: int, num_halvings: int) -
             return settings.learning_rate * 0.5**num_halvings
         case "exponential":
             return settings.learning_rate * DECAY ** (step // DECAY_STEPS)
+
+
+def _make(settings: TrainingSettings, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    if settings.optimizer == "adadelta":
+        return torch.optim.Adadelta(parameters, rho=RHO, eps=settings.adadelta_epsilon, foreach=True)
+    return METHODS[settings.optimizer](parameters)
 
 
 def learned_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -63,6 +63,8 @@ class TrainingSettings(FrozenConfig):
     """Steps between looks; none: one after every epoch."""
     optimizer: Literal["adam", "adadelta", "adagrad", "sgd"] = "adam"
     learning_rate: Positive = 1e-3
+    adadelta_epsilon: Positive = 1e-6
+    """Adadelta's; the smaller, the slower it begins."""
     schedule: Literal["constant", "halve", "exponential"] = "constant"
     """``halve``: whenever a look finds no better score. ``exponential``: times 0.999 after every 100 steps."""
     clip_norm: Positive | None = None
