@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # as `elmokit task train` does
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # before torch is imported
 
 from report import Report, Row, gather_facts, judge, spread
 
 from elmokit.analysis.datasets import DataSet, choose_datasets
 from elmokit.analysis.table1 import BASELINE, ELMO, make_recipe
+from elmokit.cli.memory import keep_memory
 from elmokit.config import find_recipe, read_recipe
 from elmokit.tasks.batching import TrainingBatches
 from elmokit.tasks.learner import START, Learner, seeded
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--change", nargs="*", default=[], metavar="KEY=VALUE", help="other values for the recipes")
     parser.add_argument("--save", type=Path, help="write the table as Markdown")
     arguments = parser.parse_args()
+    keep_memory()  # as `elmokit task train` does
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for dataset in choose_datasets(arguments.tasks):

@@ -4,6 +4,7 @@ import lzma
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from published import PublishedModel, make_published
 
 from elmokit.embed.embedder import Embedder
+from elmokit.embed.engine import direction_executor
 from elmokit.errors import InputError
 from elmokit.kernels import available
 from elmokit.text.chars import pad_sentences
@@ -71,6 +73,23 @@ def test_a_thread_for_each_direction_changes_nothing(published_model: PublishedM
     assert torch.get_num_threads() == 2
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(torch.get_num_threads).result() == 2  # nor does it change other threads
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_a_direction_s_thread_works_alone() -> None:
+    # With helpers of their own there would be more threads than cores, and all of torch would wait for its turn.
+    executor = direction_executor()
+    assert executor is not None
+    large = torch.randn(300, 300)
+    both = threading.Barrier(2)
+
+    def work(_: int) -> int:
+        both.wait()  # so that each thread does one
+        (large @ large).tanh()
+        return torch.get_num_threads()
+
+    with executor:
+        assert list(executor.map(work, range(2))) == [1, 1]
 
 
 def test_engine_equals_the_plain_model_on_real_text(data_dir: Path) -> None:

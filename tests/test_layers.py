@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmokit.errors import ConfigError, InputError
-from elmokit.tasks.layers import BiRNN, CharCNN, VariationalDropout, masked_max, masked_mean, masked_softmax
+from elmokit.tasks.layers import BiRNN, CharCNN, Dropout, VariationalDropout, masked_max, masked_mean, masked_softmax
 from elmokit.tasks.recipe import CharSettings
 
 LENGTHS = [2, 5, 1, 3]
@@ -33,10 +33,35 @@ def test_dropout_has_one_mask_a_sequence_and_keeps_the_mean() -> None:
     assert layer.eval()(inputs) is inputs
 
 
+@pytest.mark.parametrize("p", [0.1, 0.25, 0.5])
+def test_dropout_leaves_a_share_and_keeps_the_mean(p: float) -> None:
+    torch.manual_seed(0)
+    layer = Dropout(p)
+    inputs = torch.randn(301, 33, requires_grad=True)
+    outputs = layer(inputs)
+    dropped = outputs == 0
+    assert abs(dropped.float().mean() - p) < 0.02
+    torch.testing.assert_close(outputs[~dropped], inputs[~dropped] / (1 - p))
+    (outputs * torch.arange(33)).sum().backward()
+    torch.testing.assert_close(inputs.grad, torch.where(dropped, 0.0, torch.arange(33) / (1 - p)))
+    assert not torch.equal(layer(inputs) == 0, dropped)
+    assert layer.eval()(inputs) is inputs
+    assert Dropout(0.0)(inputs) is inputs
+
+
+def test_values_drawn_together_are_dropped_independently() -> None:
+    torch.manual_seed(0)
+    dropped = (Dropout(0.5)(torch.ones(20_000, 8)) == 0).double()
+    torch.testing.assert_close(torch.corrcoef(dropped.T), torch.eye(8, dtype=torch.float64), atol=0.03, rtol=0)
+    both = dropped.flatten()
+    assert abs(torch.corrcoef(torch.stack([both[:-1], both[1:]]))[0, 1]) < 0.01
+
+
 @pytest.mark.parametrize("p", [-0.1, 1.0, math.nan])
-def test_a_dropout_that_is_no_share_is_refused(p: float) -> None:
+@pytest.mark.parametrize("kind", [Dropout, VariationalDropout])
+def test_a_dropout_that_is_no_share_is_refused(kind: type[Dropout | VariationalDropout], p: float) -> None:
     with pytest.raises(ConfigError, match="dropout"):
-        VariationalDropout(p)
+        kind(p)
 
 
 def test_masked_softmax_is_the_softmax_of_what_is_left() -> None:

@@ -110,6 +110,7 @@ def direction_executor() -> Executor | None:
         both = threading.Barrier(3)
 
         def start() -> None:
+            torch.get_num_threads()  # first: when it is asked, a thread takes the default, whatever it was told
             torch.set_num_threads(1)
             both.wait()
 

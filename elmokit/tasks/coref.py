@@ -26,6 +26,7 @@ from elmokit.tasks.coref_pairs import PairScorer
 from elmokit.tasks.coref_spans import KeptSpans, SpanScorer
 from elmokit.tasks.coupled_lstm import CoupledBiLSTM
 from elmokit.tasks.inputs import TokenEncoder
+from elmokit.tasks.layers import Dropout
 from elmokit.tasks.recipe import Positive, Share
 from elmokit.tasks.task import Batch, Sequences, Task
 
@@ -96,9 +97,9 @@ class CorefModel(nn.Module):
         super().__init__()
         self.settings = settings
         self.tokens = tokens
-        self.input_dropout = nn.Dropout(settings.input_dropout)
+        self.input_dropout = Dropout(settings.input_dropout)
         self.encoder = CoupledBiLSTM(tokens.input_dim, settings.hidden_dim, dropout=settings.dropout)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         sizes: dict[str, Any] = {
             "feature_dim": settings.feature_dim,
             "hidden_dims": settings.scorer_dims,

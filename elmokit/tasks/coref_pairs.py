@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from elmokit.tasks.layers import Dropout
 from elmokit.tasks.split_ffnn import SplitFFNN
 
 BLOCK = 8  # spans
@@ -89,7 +90,7 @@ class PairScorer(nn.Module):
         if self.genres is not None:
             nn.init.zeros_(self.genres.weight[0])
         self.scorer = SplitFFNN((span_dim, span_dim, span_dim, feature_dim * len(tables)), hidden_dims, dropout=dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, vectors_MD: Tensor, scores_M: Tensor, *, speakers_M: Tensor | None, genre: int) -> Tensor:
         """The scores of the antecedents, (M, A): column 0 is the span before, column 1 the one before that.

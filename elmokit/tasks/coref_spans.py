@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from elmokit.tasks.layers import Dropout
 from elmokit.tasks.split_ffnn import SplitFFNN
 
 LEAST_KEPT = 16  # spans, or all: a short text would be left with too few by its share of words alone
@@ -63,7 +64,7 @@ class SpanScorer(nn.Module):
         nn.init.xavier_uniform_(self.widths.weight)
         self.attention = nn.Linear(context_dim, 1, bias=False)  # a softmax would not see a bias
         self.scorer = SplitFFNN((context_dim, context_dim, feature_dim, input_dim), hidden_dims, dropout=dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, inputs_TE: Tensor, contexts_TC: Tensor, left_T: Tensor, *, per_token: float) -> KeptSpans:
         """Keep ``per_token`` times as many spans as there are tokens.

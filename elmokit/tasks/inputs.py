@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmokit.model.scalar_mix import ScalarMix
-from elmokit.tasks.layers import CharCNN
+from elmokit.tasks.layers import CharCNN, Dropout
 from elmokit.tasks.recipe import CharSettings, ElmoSettings
 
 
@@ -69,7 +69,7 @@ class TokenEncoder(nn.Module):
         has_elmo = bool(sizes.num_layers)
         self.input_mix = _mix(sizes, elmo) if has_elmo and elmo.place in ("input", "both") else None
         self.output_mix = _mix(sizes, elmo) if has_elmo and elmo.place in ("output", "both") else None
-        self.dropout = nn.Dropout(elmo.dropout)
+        self.dropout = Dropout(elmo.dropout)
         char_dim = 0 if chars is None else sum(count for _, count in chars.filters)
         self.input_dim = word_dim + char_dim + (sizes.layer_dim if self.input_mix is not None else 0)
         self.output_dim = sizes.layer_dim if self.output_mix is not None else 0

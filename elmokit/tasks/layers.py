@@ -4,11 +4,13 @@ Shapes: B sequences, T positions, D width, H hidden width a direction; W distinc
 longest, E character width, F filters together.
 """
 
+import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -17,6 +19,35 @@ from elmokit.tasks.packing import sequence_lengths
 from elmokit.tasks.recipe import CharSettings
 
 NO_CHAR = 0  # fills up words
+LEVELS = 2**16  # a share is told apart by so many
+
+
+class Dropout(nn.Module):
+    """Dropout, drawn in a quarter of the time of torch's own: with wide inputs that is a large part of a step."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = check_dropout(p)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the inputs, in training with a share p of the values zero and the rest larger by as much."""
+        if not self.training or self.p == 0:
+            return inputs
+        dropped: Tensor = _Drop.apply(inputs, self.p)  # type: ignore[no-untyped-call]
+        return dropped
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, p: float) -> Tensor:
+        ctx.dropped, ctx.scale = draw_dropped(inputs.shape, p, inputs.device), 1 / (1 - p)
+        outputs: Tensor = (inputs * ctx.scale).masked_fill_(ctx.dropped, 0.0)
+        return outputs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return (grad * ctx.scale).masked_fill_(ctx.dropped, 0.0), None
 
 
 class VariationalDropout(nn.Module):
@@ -65,7 +96,7 @@ class CharCNN(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(num_chars, settings.char_dim, padding_idx=NO_CHAR)
         self.convs = nn.ModuleList(nn.Conv1d(settings.char_dim, count, width) for width, count in settings.filters)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -110,7 +141,14 @@ def masked_mean(inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
 
 def draw_mask(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
     """A dropout mask of the type and on the device of ``like``: 0 with probability p, else 1 / (1 - p)."""
-    return functional.dropout(like.new_ones(shape), p)
+    return like.new_full(shape, 1 / (1 - p)).masked_fill_(draw_dropped(shape, p, like.device), 0.0)
+
+
+def draw_dropped(shape: Sequence[int], p: float, device: torch.device) -> Tensor:
+    """True with probability p, rounded to sixteen bits: one draw is enough for four values."""
+    count = math.prod(shape)
+    bits = torch.empty(-(-count // 4), dtype=torch.int64, device=device).random_(-(2**63), None)
+    return bits.view(torch.int16)[:count].view(*shape) < round(p * LEVELS) - LEVELS // 2
 
 
 def check_dropout(p: float) -> float:

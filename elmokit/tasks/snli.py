@@ -35,7 +35,7 @@ from elmokit.tasks.classification import (
     unknown_classes,
 )
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.layers import BiRNN, VariationalDropout, masked_max, masked_mean
+from elmokit.tasks.layers import BiRNN, Dropout, VariationalDropout, masked_max, masked_mean
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
 from elmokit.text.tokens import tokenize
@@ -74,14 +74,14 @@ class SNLIModel(nn.Module):
         self.rnn_dropout = VariationalDropout(settings.dropout)
         self.encoder = BiRNN("lstm", tokens.input_dim, hidden_dim)
         self.compare = nn.Sequential(
-            nn.Dropout(settings.attention_dropout), nn.Linear(4 * encoded_dim, hidden_dim), nn.ReLU()
+            Dropout(settings.attention_dropout), nn.Linear(4 * encoded_dim, hidden_dim), nn.ReLU()
         )
         self.composer = BiRNN("lstm", hidden_dim, hidden_dim)
         self.classify = nn.Sequential(
-            nn.Dropout(settings.dropout),
+            Dropout(settings.dropout),
             nn.Linear(8 * hidden_dim, hidden_dim),
             nn.ReLU(),
-            nn.Dropout(settings.dropout),
+            Dropout(settings.dropout),
             nn.Linear(hidden_dim, len(labels.classes)),
         )
 

@@ -14,9 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmokit.tasks.layers import check_dropout
-
-LEVELS = 2**16  # of the 16 random bits by which a value is dropped or not
+from elmokit.tasks.layers import check_dropout, draw_dropped
 
 
 class SplitFFNN(nn.Module):
@@ -73,16 +71,14 @@ class SplitFFNN(nn.Module):
 class _ReluDropout(torch.autograd.Function):
     """Relu, then dropout. There are so many pairs that torch's own takes as long as the products before it.
 
-    Random bits are drawn for four values at once, and what is positive in the end is what has a gradient.
+    What is positive in the end is what has a gradient.
     """
 
     @staticmethod
     def forward(ctx: Any, sums_NH: Tensor, rate: float) -> Tensor:
         scale = 1 / (1 - rate)
         activated_NH = (sums_NH * scale).clamp_(min=0)
-        bits = torch.empty(-(-sums_NH.numel() // 4), dtype=torch.int64, device=sums_NH.device).random_(-(2**63), None)
-        levels_NH = bits.view(torch.int16)[: sums_NH.numel()].view(sums_NH.shape)
-        activated_NH.masked_fill_(levels_NH < round(rate * LEVELS) - LEVELS // 2, 0.0)
+        activated_NH.masked_fill_(draw_dropped(sums_NH.shape, rate, sums_NH.device), 0.0)
         ctx.save_for_backward(activated_NH)
         ctx.scale = scale
         return activated_NH

@@ -34,7 +34,7 @@ from elmokit.tasks.classification import (
     unknown_classes,
 )
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.layers import BiRNN, masked_max, masked_mean, masked_softmax
+from elmokit.tasks.layers import BiRNN, Dropout, masked_max, masked_mean, masked_softmax
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
 from elmokit.text.tokens import tokenize
@@ -80,18 +80,18 @@ class SSTModel(nn.Module):
         pooled_dim = 2 * hidden_dim + tokens.output_dim
         self.tokens = tokens
         self.project = nn.Sequential(
-            nn.Dropout(settings.input_dropout),
+            Dropout(settings.input_dropout),
             nn.Linear(tokens.input_dim, hidden_dim),
             nn.ReLU(),
-            nn.Dropout(settings.projection_dropout),
+            Dropout(settings.projection_dropout),
         )
         self.encoder = BiRNN("lstm", hidden_dim, hidden_dim)
         self.integrator = BiRNN("lstm", 6 * hidden_dim, hidden_dim)
         self.weigh = nn.Linear(pooled_dim, 1)
-        layers: list[nn.Module] = [nn.Dropout(settings.pooling_dropout)]
+        layers: list[nn.Module] = [Dropout(settings.pooling_dropout)]
         widths = (4 * pooled_dim, *settings.head_dims)
         for (read_dim, made_dim), dropout in zip(pairwise(widths), settings.head_dropouts, strict=True):
-            layers += [nn.Linear(read_dim, made_dim), nn.ReLU(), nn.Dropout(dropout)]
+            layers += [nn.Linear(read_dim, made_dim), nn.ReLU(), Dropout(dropout)]
         self.classify = nn.Sequential(*layers, nn.Linear(widths[-1], len(labels.classes)))
 
     def forward(self, batch: Batch[ClassTarget]) -> Tensor:
