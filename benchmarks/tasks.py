@@ -3,18 +3,21 @@
     python benchmarks/tasks.py DATA --elmo MODEL --vectors GLOVE [--tasks ner-wikigold ...] [--steps 12] [--rounds 3]
 
 DATA is a folder with the data of Table 1 (see docs/tasks.md). Both arms take the same steps on the same examples, by
-the small recipes: a batch is put together, from the layers on disk where there is ELMo, and learned from. The layers
-are computed before, outside the clock: that is what keeping them is for. Arms take turns, step by step.
+the small recipes: batches are put together ahead on a thread, as in training, from the layers on disk where there is
+ELMo, and learned from. The layers are computed before, outside the clock: that is what keeping them is for. Arms take
+turns, step by step.
 """
 
 import argparse
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # before torch is imported
 
@@ -24,12 +27,13 @@ from elmokit.analysis.datasets import DataSet, choose_datasets
 from elmokit.analysis.table1 import BASELINE, ELMO, make_recipe
 from elmokit.cli.memory import keep_memory
 from elmokit.config import find_recipe, read_recipe
-from elmokit.tasks.batching import TrainingBatches
+from elmokit.tasks.batching import TrainingBatches, prefetched
 from elmokit.tasks.learner import START, Learner, seeded
 from elmokit.tasks.materials import TaskData, all_sequences, gather_materials
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import build_model
 from elmokit.tasks.table import get_task
+from elmokit.tasks.task import Batch
 
 GOAL = 1.3
 FEW = 400  # examples that are read, unless a step takes more
@@ -39,13 +43,13 @@ FEW = 400  # examples that are read, unless a step takes more
 class Arm:
     """A run, as far as it is timed."""
 
-    batches: TrainingBatches
+    batches: Iterator[Batch[Any]]
     learner: Learner
 
     def seconds_of_a_step(self) -> float:
         """Take the next step."""
         start = time.perf_counter()
-        self.learner.learn(self.batches.make(self.learner.step))
+        self.learner.learn(next(self.batches))
         return time.perf_counter() - start
 
 
@@ -57,7 +61,8 @@ def make_arm(dataset: DataSet, recipe: TaskRecipe, data: TaskData, layers_dir: P
     batches = TrainingBatches(task, materials.train, materials.labels, materials.columns, recipe.training)
     with seeded(recipe.training.seed, START):
         model = build_model(task, recipe, materials.labels, materials.columns)
-    return Arm(batches, Learner(model, recipe.training, steps_per_epoch=batches.per_epoch, metric=task.metric))
+    learner = Learner(model, recipe.training, steps_per_epoch=batches.per_epoch, metric=task.metric)
+    return Arm(prefetched(batches.make, count()), learner)
 
 
 def measure(dataset: DataSet, arguments: argparse.Namespace, layers_dir: Path) -> Row:

@@ -105,18 +105,27 @@ def direction_executor() -> Executor | None:
     """Two threads of one core each, one a direction; none where torch is told to use one core."""
     with _setting_threads:
         num_threads = torch.get_num_threads()
-        if num_threads < 2:
-            return None
-        both = threading.Barrier(3)
+    return lone_threads(2) if num_threads > 1 else None
+
+
+def lone_threads(count: int) -> ThreadPoolExecutor:
+    """Threads on each of which torch uses one core.
+
+    Otherwise each would get helpers. Once there are more of them than cores, OpenMP lets all threads sleep between two
+    operations, and the small ones of a whole program take several times as long.
+    """
+    with _setting_threads:
+        num_threads = torch.get_num_threads()
+        all_of_them = threading.Barrier(count + 1)
 
         def start() -> None:
             torch.get_num_threads()  # first: when it is asked, a thread takes the default, whatever it was told
             torch.set_num_threads(1)
-            both.wait()
+            all_of_them.wait()
 
-        executor = ThreadPoolExecutor(2, thread_name_prefix="elmokit", initializer=start)
-        for _ in range(2):
+        executor = ThreadPoolExecutor(count, thread_name_prefix="elmokit", initializer=start)
+        for _ in range(count):
             executor.submit(int)
-        both.wait()
+        all_of_them.wait()
         torch.set_num_threads(num_threads)  # what a thread sets for itself is also the default of new threads
         return executor

@@ -5,12 +5,13 @@ The batches of an epoch follow from the seed and the epoch's number alone, so th
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import numpy as np
 
 from elmokit.config import FrozenConfig
+from elmokit.embed.engine import lone_threads
 from elmokit.errors import InputError
 from elmokit.tasks.columns import ColumnMaker
 from elmokit.tasks.recipe import TrainingSettings
@@ -123,7 +124,7 @@ def epoch_batches(lengths: Sequence[int], *, batch_size: int, seed: int, epoch: 
 
 def prefetched(make: Callable[[Key], Made], keys: Iterable[Key]) -> Iterator[Made]:
     """Yield ``make(key)`` for every key, in order; the next ones are made meanwhile, on one thread of their own."""
-    with ThreadPoolExecutor(1) as thread:
+    with lone_threads(1) as thread:
         waiting: deque[Future[Made]] = deque()
         try:
             for key in keys:
