@@ -23,11 +23,11 @@ class CountedLayers:
 
     num_layers, width = 2, 3
 
-    def stack(self, sequences: Sequence[Sequence[str]], padded_to: int) -> Tensor:
-        stacked_BLTD = torch.zeros(len(sequences), self.num_layers, padded_to, self.width)
+    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
+        parts = [torch.zeros(self.num_layers, len(tokens), self.width) for tokens in sequences]
         for row, tokens in enumerate(sequences):
-            stacked_BLTD[row, :, : len(tokens)] = float(len(tokens))
-        return stacked_BLTD
+            parts[row].fill_(float(len(tokens)))
+        return torch.cat(parts, dim=1)
 
 
 def recipe(
@@ -115,9 +115,9 @@ def test_distinct_words_are_spelled_once_cut_and_padded_to_the_widest_filter():
 
 def test_layers_are_those_of_the_sequences():
     column = maker(recipe(elmo=ElmoSettings(model="toy"))).make([["a"], ["b", "c"]])
-    assert column.layers_BLTD is not None
-    assert column.layers_BLTD.shape == (2, 2, 2, 3)
-    assert column.layers_BLTD[:, 0, :, 0].tolist() == [[1, 0], [2, 2]]
+    assert column.layers_LND is not None
+    assert column.layers_LND.shape == (2, 3, 3)
+    assert column.layers_LND[:, :, 0].tolist() == [[1, 2, 2], [1, 2, 2]]
 
 
 def test_the_same_word_gets_the_same_in_every_call():

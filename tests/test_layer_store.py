@@ -52,35 +52,29 @@ class Seen:
 
 
 def assert_holds(store: LayerStore, embedder: Embedder, sentences: list[list[str]]) -> None:
-    longest = max(map(len, sentences))
-    stacked_BLTD = store.stack(sentences, longest)
-    assert stacked_BLTD.shape == (len(sentences), embedder.num_layers, longest, embedder.width)
-    assert stacked_BLTD.dtype == torch.float32
-    expected = embedder.embed_layers(sentences)
-    for layers_LTD, sentence, expected_LTD in zip(stacked_BLTD.numpy(), sentences, expected, strict=True):
-        np.testing.assert_allclose(layers_LTD[:, : len(sentence)], expected_LTD, rtol=1e-3, atol=1e-5)
-        assert not layers_LTD[:, len(sentence) :].any()
+    joined_LND = store.join(sentences)
+    assert joined_LND.dtype == torch.float32
+    expected_LND = np.concatenate(embedder.embed_layers(sentences), axis=1)
+    assert joined_LND.shape == expected_LND.shape
+    np.testing.assert_allclose(joined_LND.numpy(), expected_LND, rtol=1e-3, atol=1e-5)
 
 
 # What is kept
 
 
-def test_stacked_layers_are_those_of_the_embedder_and_zero_where_padded(tmp_path: Path, embedder: Embedder):
+def test_joined_layers_are_those_of_the_embedder(tmp_path: Path, embedder: Embedder):
     store = LayerStore.open(tmp_path, embedder)
     store.add(SENTENCES)
     assert_holds(store, embedder, SENTENCES)
     assert_holds(store, embedder, [SENTENCES[5], SENTENCES[2], SENTENCES[5]])
-    wider = store.stack(SENTENCES[:2], 30)
-    assert wider.shape[2] == 30
-    assert not wider[:, :, 15:].any()
 
 
 def test_float16_is_all_the_difference(tmp_path: Path, embedder: Embedder):
     store = LayerStore.open(tmp_path, embedder)
     store.add(SENTENCES[:1])
-    stacked_LTD = store.stack(SENTENCES[:1], len(SENTENCES[0]))[0]
+    joined_LND = store.join(SENTENCES[:1])
     (expected_LTD,) = embedder.embed_layers(SENTENCES[:1])
-    assert torch.equal(stacked_LTD, torch.from_numpy(expected_LTD).half().float())
+    assert torch.equal(joined_LND, torch.from_numpy(expected_LTD).half().float())
 
 
 def test_a_store_that_is_opened_again_has_everything(tmp_path: Path, embedder: Embedder):
@@ -126,7 +120,7 @@ def test_another_model_never_mixes_in(tmp_path: Path, embedder: Embedder):
 def test_a_sequence_that_was_never_added_is_named(tmp_path: Path, embedder: Embedder):
     store = LayerStore.open(tmp_path, embedder)
     with pytest.raises(InputError, match="no layers of 'he took a small boat and a long net'; add"):
-        store.stack([SENTENCES[1]], 20)
+        store.join([SENTENCES[1]])
 
 
 def test_vectors_that_depend_on_history_are_refused(tmp_path: Path, embedder: Embedder):

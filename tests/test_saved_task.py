@@ -87,7 +87,7 @@ def test_a_loaded_model_believes_what_it_did_in_training(tmp_path: Path, folder:
     store = LayerStore.open(tmp_path / "layers", loaded.embedder)
     store.add([one.tokens for one in EXAMPLES])
     columns = ColumnMaker(loaded.recipe, loaded.columns.vocab, vectors=loaded.columns.vectors, layers=store)
-    stored, live = (maker.make([one.tokens for one in EXAMPLES]).layers_BLTD for maker in (columns, loaded.columns))
+    stored, live = (maker.make([one.tokens for one in EXAMPLES]).layers_LND for maker in (columns, loaded.columns))
     assert (stored == live).float().mean() > 0.99  # both rounded; a value on the edge may be rounded either way
     torch.testing.assert_close(stored, live, atol=1e-3, rtol=1e-3)
     beliefs = [
@@ -98,15 +98,13 @@ def test_a_loaded_model_believes_what_it_did_in_training(tmp_path: Path, folder:
         np.testing.assert_allclose(in_training, later, atol=1e-3)
 
 
-def test_live_layers_are_zero_after_a_sequences_end() -> None:
+def test_live_layers_are_those_of_the_embedder() -> None:
     embedder = Embedder(build_bilm(make_bilm()))
-    stacked_BLTD = LiveLayers(embedder).stack([("ba", "ka"), ("le",)], 4)
-    assert stacked_BLTD.shape == (2, 3, 4, 12)
-    assert stacked_BLTD.dtype == torch.float32
-    (layers_LTD,) = embedder.embed_layers([["le"]])
-    np.testing.assert_allclose(stacked_BLTD[1, :, :1].numpy(), layers_LTD, atol=1e-3)
-    assert not stacked_BLTD[0, :, 2:].any()
-    assert not stacked_BLTD[1, :, 1:].any()
+    joined_LND = LiveLayers(embedder).join([("ba", "ka"), ("le",), ("ka", "ba", "le")])
+    assert joined_LND.shape == (3, 6, 12)
+    assert joined_LND.dtype == torch.float32
+    expected = embedder.embed_layers([["ba", "ka"], ["le"], ["ka", "ba", "le"]])
+    np.testing.assert_allclose(joined_LND.numpy(), np.concatenate(expected, axis=1), atol=1e-3)
 
 
 def test_the_folder_holds_no_pickle_and_a_card_with_the_scores(folder: Path) -> None:

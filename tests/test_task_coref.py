@@ -50,14 +50,14 @@ class LetterLayers:
 
     num_layers, width = 2, 26
 
-    def stack(self, sequences: Sequence[Sequence[str]], padded_to: int) -> Tensor:
-        stacked_BLTD = torch.zeros(len(sequences), self.num_layers, padded_to, self.width)
+    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
+        parts = [torch.zeros(self.num_layers, len(tokens), self.width) for tokens in sequences]
         for row, tokens in enumerate(sequences):
             for place, token in enumerate(tokens):
                 letters = torch.bincount(torch.tensor([ord(char) % 26 for char in token]), minlength=26).float()
-                stacked_BLTD[row, 0, place] = letters
-                stacked_BLTD[row, 1, min(place + 1, len(tokens) - 1)] += letters
-        return stacked_BLTD
+                parts[row][0, place] = letters
+                parts[row][1, min(place + 1, len(tokens) - 1)] += letters
+        return torch.cat(parts, dim=1)
 
 
 def recipe(*, elmo: str | None = None, **training: Any) -> TaskRecipe:
@@ -395,5 +395,5 @@ def test_the_recipes_are_of_this_task_and_the_papers_has_its_sizes() -> None:
     assert get_task(paper.task) is get_task(ours.task) is TASK
     assert TASK.settings(**paper.model) == CorefSettings()
     assert set(paper.model) == set(CorefSettings.model_fields)  # every number is written out
-    assert TASK.settings(**ours.model).max_antecedents == 100
+    assert TASK.settings(**ours.model).max_antecedents == 50
     assert paper.training.batch_size == ours.training.batch_size == 1

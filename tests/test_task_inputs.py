@@ -100,12 +100,15 @@ def test_only_the_last_layer_has_gamma_alone(store: LayerStore):
     learned = [name for name, _ in encoder.named_parameters() if "mix" in name]
     assert learned == ["input_mix.gamma", "output_mix.gamma"]
     column = columns.make(SENTENCES[:2])
-    assert column.layers_BLTD is not None
+    assert column.layers_LND is not None
     with torch.no_grad():
         encoder.input_mix.gamma.fill_(2.5)
     encoded = encoder(column)
-    torch.testing.assert_close(encoded.inputs_BTE[:, :, -ELMO_DIM:], 2.5 * column.layers_BLTD[:, -1])
-    torch.testing.assert_close(encoded.elmo_BTD, column.layers_BLTD[:, -1])
+    assert encoded.elmo_BTD is not None
+    mask_BT = column.mask_BT
+    torch.testing.assert_close(encoded.inputs_BTE[:, :, -ELMO_DIM:][mask_BT], 2.5 * column.layers_LND[-1])
+    torch.testing.assert_close(encoded.elmo_BTD[mask_BT], column.layers_LND[-1])
+    assert not encoded.elmo_BTD[~mask_BT].any()
 
 
 def test_gamma_is_learned_only_if_the_recipe_says_so(store: LayerStore):
@@ -121,7 +124,7 @@ def oracle(columns: ColumnMaker, encoder: TokenEncoder, store: LayerStore, token
     """The inputs of one sentence at the input, word by word, in plain numpy."""
     vectors, vocab, state = columns.vectors, columns.vocab, encoder.state_dict()
     weights_L = np.exp(state["input_mix.weights"].numpy())
-    layers_LTD = store.stack([tokens], len(tokens))[0].numpy()
+    layers_LTD = store.join([tokens]).numpy()
     mixed_TD = state["input_mix.gamma"].numpy() * np.tensordot(weights_L / weights_L.sum(), layers_LTD, axes=1)
     rows = []
     for token, elmo_D in zip(tokens, mixed_TD, strict=True):

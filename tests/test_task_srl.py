@@ -38,14 +38,14 @@ class LetterLayers:
 
     num_layers, width = 2, 26
 
-    def stack(self, sequences: Sequence[Sequence[str]], padded_to: int) -> Tensor:
-        stacked_BLTD = torch.zeros(len(sequences), self.num_layers, padded_to, self.width)
+    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
+        parts = [torch.zeros(self.num_layers, len(tokens), self.width) for tokens in sequences]
         for row, tokens in enumerate(sequences):
             for place, token in enumerate(tokens):
                 letters = torch.bincount(torch.tensor([ord(char) % 26 for char in token]), minlength=26).float()
-                stacked_BLTD[row, 0, place] = letters
-                stacked_BLTD[row, 1, max(place - 1, 0)] += letters
-        return stacked_BLTD
+                parts[row][0, place] = letters
+                parts[row][1, max(place - 1, 0)] += letters
+        return torch.cat(parts, dim=1)
 
 
 def example(marked: str, tags: str) -> RoleExample:

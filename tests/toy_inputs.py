@@ -24,14 +24,14 @@ class NeighbourLayers:
 
     num_layers, width = NUM_LAYERS, LAYER_DIM
 
-    def stack(self, sequences: Sequence[Sequence[str]], padded_to: int) -> Tensor:
-        stacked_BLTD = torch.zeros(len(sequences), self.num_layers, padded_to, self.width)
-        for layers_LTD, tokens in zip(stacked_BLTD, sequences, strict=True):
+    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
+        parts = [torch.zeros(self.num_layers, len(tokens), self.width) for tokens in sequences]
+        for layers_LTD, tokens in zip(parts, sequences, strict=True):
             for place, token in enumerate(tokens):
                 near = " ".join(tokens[max(place - 1, 0) : place + 2])
                 layers_LTD[0, place] = _draw(token)
                 layers_LTD[1, place], layers_LTD[2, place] = _draw(near), _draw(near[::-1])
-        return stacked_BLTD
+        return torch.cat(parts, dim=1)
 
 
 def _draw(text: str) -> Tensor:

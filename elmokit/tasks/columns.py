@@ -52,8 +52,8 @@ class LayerSource(Protocol):
     def width(self) -> int:
         """Width of a vector."""
 
-    def stack(self, sequences: Sequence[Sequence[str]], padded_to: int) -> Tensor:
-        """The layers of sequences side by side, (B, L, T, D) float32, zeros after a sequence's end."""
+    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
+        """The layers of sequences one after the other, (L, N, D) float32."""
 
 
 def reads_elmo(recipe: TaskRecipe) -> bool:
@@ -115,7 +115,7 @@ class ColumnMaker:
             words_BT=None if self.vectors is None else _spread(rows, places_BT, mask_BT),
             learned_BT=_spread(learned, places_BT, mask_BT) if self.recipe.words.trained else None,
             spelling=None if self.recipe.chars is None else _spell(words, places_BT, self.recipe.chars),
-            layers_BLTD=None if self.layers is None else self.layers.stack(sequences, mask_BT.shape[1]),
+            layers_LND=None if self.layers is None else self.layers.join(sequences),
         )
 
     def sizes(self) -> InputSizes:

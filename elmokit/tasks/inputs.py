@@ -31,7 +31,7 @@ class Column:
     words_BT: Tensor | None = None  # rows of the static vectors; row 0 is zeros, for words that are not there
     learned_BT: Tensor | None = None  # rows of the learned offsets to them; row 0 stays zero
     spelling: Spelling | None = None
-    layers_BLTD: Tensor | None = None
+    layers_LND: Tensor | None = None  # of the tokens alone, one sequence after the other
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,11 @@ class TokenEncoder(nn.Module):
             parts.append(words_BTE)
         if self.char_cnn is not None:
             assert column.spelling is not None
-            parts.append(functional.embedding(column.spelling.words_BT, self.char_cnn(column.spelling.chars_WK)))
+            spelled_BTF = functional.embedding(column.spelling.words_BT, self.char_cnn(column.spelling.chars_WK))
+            parts.append(spelled_BTF * column.mask_BT[:, :, None])  # all other parts have zeros on padding
         if self.input_mix is not None:
             parts.append(self._mixed(self.input_mix, column))
-        inputs_BTE = torch.cat(parts, dim=2) * column.mask_BT[:, :, None]
+        inputs_BTE = torch.cat(parts, dim=2)
         elmo_BTD = None if self.output_mix is None else self._mixed(self.output_mix, column)
         return EncodedTokens(inputs_BTE, elmo_BTD, column.mask_BT)
 
@@ -99,9 +100,12 @@ class TokenEncoder(nn.Module):
         return sum((mix.penalty(self.penalty_strength) for mix in mixes), torch.zeros(()))
 
     def _mixed(self, mix: ScalarMix, column: Column) -> Tensor:
-        assert column.layers_BLTD is not None
-        mixed_BTD: Tensor = self.dropout(mix(column.layers_BLTD, column.mask_BT))
-        return mixed_BTD
+        layers_LND, mask_BT = column.layers_LND, column.mask_BT
+        assert layers_LND is not None
+        everywhere_1N = torch.ones(1, layers_LND.shape[1], dtype=torch.bool, device=mask_BT.device)
+        mixed_1ND: Tensor = self.dropout(mix(layers_LND[None], everywhere_1N))
+        flat_PD = mixed_1ND.new_zeros(mask_BT.numel(), mixed_1ND.shape[2])
+        return flat_PD.index_copy(0, mask_BT.flatten().nonzero().squeeze(1), mixed_1ND[0]).view(*mask_BT.shape, -1)
 
 
 def _mix(sizes: InputSizes, elmo: ElmoSettings) -> ScalarMix:

@@ -10,7 +10,7 @@ Layers are flushed to the disk before the block that tells of them, and a block 
 index tells of what is surely there. What is torn, because a process or the machine died, never happened: readers pass
 over it, and the next one to add cuts it off.
 
-Shapes: B sequences, L layers, T tokens, D width.
+Shapes: L layers, T tokens of a sequence, N of several, D width.
 """
 
 import hashlib
@@ -86,16 +86,18 @@ class LayerStore:
             finally:
                 self._load()
 
-    def stack(self, sequences: Sequence[Tokens], padded_to: int) -> Tensor:
-        """The layers of sequences side by side, (B, L, T, D) float32, zeros after a sequence's end."""
-        stacked_BLTD = torch.zeros(len(sequences), self.num_layers, padded_to, self.width)
-        for layers_LTD, tokens in zip(stacked_BLTD, sequences, strict=True):
+    def join(self, sequences: Sequence[Tokens]) -> Tensor:
+        """The layers of sequences one after the other, (L, N, D) float32."""
+        joined_LND = torch.empty(self.num_layers, sum(map(len, sequences)), self.width)
+        for layers_LTD, tokens in zip(
+            joined_LND.split([len(tokens) for tokens in sequences], dim=1), sequences, strict=True
+        ):
             start = self._kept.starts.get(_digest(tokens))
             if start is None:
                 raise InputError(f"{self.folder}: has no layers of {_quote(tokens)}; add the sequence first")
             kept_LTD = self._numbers[start : start + len(tokens) * self.num_layers * self.width]
-            layers_LTD[:, : len(tokens)] = kept_LTD.view(self.num_layers, len(tokens), self.width)
-        return stacked_BLTD
+            layers_LTD.copy_(kept_LTD.view(layers_LTD.shape))
+        return joined_LND
 
     def _load(self) -> None:
         """Take up what the index surely tells of."""

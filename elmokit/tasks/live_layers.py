@@ -1,6 +1,6 @@
 """A biLM's layers of sequences that are read once: what a `LayerStore` gives, computed when it is asked for.
 
-Shapes: B sequences, L layers, T tokens, D width.
+Shapes: L layers, T tokens of a sequence, N of several, D width.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,12 @@ class LiveLayers:
         self.num_layers, self.width = embedder.num_layers, embedder.width
         self._embedder = embedder
 
-    def stack(self, sequences: Sequence[Sequence[str]], padded_to: int) -> Tensor:
-        """The layers of sequences side by side, (B, L, T, D) float32, zeros after a sequence's end."""
-        stacked_BLTD = torch.zeros(len(sequences), self.num_layers, padded_to, self.width)
+    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
+        """The layers of sequences one after the other, (L, N, D) float32."""
+        lengths = [len(tokens) for tokens in sequences]
+        joined_LND = torch.empty(self.num_layers, sum(lengths), self.width)
+        parts = joined_LND.split(lengths, dim=1)
         for index, layers_LTD in self._embedder.iter_unordered(sequences):
             # Rounded as a store rounds them, so that a model reads what it has learned from.
-            stacked_BLTD[index, :, : layers_LTD.shape[1]] = torch.from_numpy(layers_LTD).half()
-        return stacked_BLTD
+            parts[index].copy_(torch.from_numpy(layers_LTD).half())
+        return joined_LND
