@@ -97,7 +97,7 @@ DATASETS = (
         metric="accuracy",
         files=("snli/snli_1.0_train-100k.jsonl", "snli/snli_1.0_dev.jsonl", "snli/snli_1.0_test.jsonl"),
         read=_read_given,
-        split="as published, with 100,000 of the training pairs",
+        split="as published, with 100,000 of the training pairs to choose from",
     ),
     DataSet(
         name="squad",
