@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,9 +18,6 @@ from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.checkpoint import Writer, load_newest, save_checkpoint
 from elmokit.pretrain.distributed import sum_over_processes, wait_for_all, wait_in_touch
 from elmokit.pretrain.trainer import StepLoss, Trainer, direction_threads
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 LOG_EVERY = 20  # steps that a line of the log is the mean of
 CHECKPOINTS, LOG = "checkpoints", "log.jsonl"
@@ -133,8 +130,8 @@ class RunLog:
             with atomic_file(path) as new:
                 new.write_text("".join(f"{line}\n" for line in lines if _step_of(line) <= from_step), "utf-8")
 
-    def write(self, entry: "DataclassInstance") -> None:
-        """Add an entry; it has a ``step``."""
+    def write(self, entry: Any) -> None:
+        """Add an entry: a dataclass with a ``step``."""
         if self.writes:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"kind": type(entry).__name__, **asdict(entry)}) + "\n")
