@@ -131,6 +131,21 @@ def test_long_sequences_in_small_chunks_are_the_same(monkeypatch: pytest.MonkeyP
                 torch.testing.assert_close(right, left, rtol=1e-12, atol=1e-12)
 
 
+def test_the_gates_room_is_kept_and_serves_inside_inference_mode_and_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lstm, "_gate_room", room := lstm._GateRoom())
+    layer = make_layer(proj_dim=3, clip=1.0)
+    inputs, hidden, cell = (tensor.detach() for tensor in draw(layer))
+    expected = layer(inputs, BATCH_SIZES, hidden, cell)[0].detach()  # the path that learns has no such room
+    with torch.inference_mode():
+        inside = layer(inputs, BATCH_SIZES, hidden, cell)[0]
+    place = room.of(inputs, 1).data_ptr()
+    with torch.no_grad():
+        outside = layer(inputs, BATCH_SIZES, hidden, cell)[0]
+    assert room.of(inputs, 7).data_ptr() == place
+    torch.testing.assert_close(inside, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(outside, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_given_states_are_not_written_to() -> None:
     layer = make_layer(proj_dim=3, clip=1.0)
     inputs, hidden, cell = draw(layer)

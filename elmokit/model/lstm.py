@@ -7,6 +7,7 @@ Shapes: N positions of all rows, packed; B rows; b rows alive at a step; P width
 C cells; G = 4 C gates, in blocks of input, forget, output, candidate; L layers.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -187,7 +188,8 @@ def _run(
     squashed_BC = torch.empty_like(cell_BC)
     outputs_NP = inputs_NP.new_empty(inputs_NP.shape[0], hidden_BP.shape[1])
     chunks = list(_chunks(rows.batch_sizes, bytes_a_row=4 * bias_G.shape[0]))
-    room_NG = inputs_NP.new_empty(max((sum(sizes) for _, sizes in chunks), default=0), bias_G.shape[0])
+    most_positions = max((sum(sizes) for _, sizes in chunks), default=0)
+    room_NG = _gate_room.of(inputs_NP, most_positions * len(bias_G)).view(most_positions, len(bias_G))
     for first, sizes in chunks:
         num_positions = sum(sizes)
         gates_NG = room_NG[:num_positions].copy_(bias_G)
@@ -204,6 +206,27 @@ def _run(
             hidden_BP[:size] = hidden_bP
             offset += size
     return outputs_NP, hidden_BP, cell_BC
+
+
+class _GateRoom(threading.local):
+    """A thread's memory for the gates of a chunk, kept: given back and asked for again, it would leave holes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[torch.dtype, torch.device], Tensor] = {}
+
+    def of(self, like: Tensor, num_values: int) -> Tensor:
+        """Room for so many values, to be written over by the thread's next call."""
+        most_values = CHUNK_BYTES // like.element_size()
+        if num_values > most_values:  # one step of very many rows
+            return like.new_empty(num_values)
+        key = (like.dtype, like.device)
+        if key not in self._kept or self._kept[key].numel() < num_values:
+            with torch.inference_mode(mode=False):  # what is made inside it may not be written outside
+                self._kept[key] = torch.empty(most_values, dtype=like.dtype, device=like.device)
+        return self._kept[key][:num_values]
+
+
+_gate_room = _GateRoom()
 
 
 class _TrainableLSTM(torch.autograd.Function):
