@@ -1,6 +1,6 @@
 """How near the vectors of the int8 model are to those of the fp32 model, on real text.
 
-    python benchmarks/int8_accuracy.py MODEL TEXT [--sentences 500]
+    python benchmarks/int8_accuracy.py MODEL TEXT [--sentences 500] [--json]
 
 MODEL is a folder of ours, or one with options.json and an .hdf5 file; TEXT is raw text, .gz and .xz too. Prints for
 every layer the mean and the lowest cosine over all tokens.
@@ -9,7 +9,8 @@ Shapes: L layers, T tokens, D width.
 """
 
 import argparse
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -40,12 +41,18 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("text", type=Path)
     parser.add_argument("--sentences", type=int, default=500, help="sentences from the text's beginning (500)")
+    parser.add_argument("--json", action="store_true", help="print JSON, an object a layer")
     arguments = parser.parse_args()
     sentences = list(islice(read_sentences(arguments.text), arguments.sentences))
     if not sentences:
         raise SystemExit(f"{arguments.text}: has no sentences; name a text")
+    found = compare_precisions(arguments.model, sentences)
+    if arguments.json:
+        for agreement in found:
+            print(json.dumps(asdict(agreement)))
+        return
     table = Table("layer", "mean cosine", "lowest", "at", title=f"int8 against fp32, {arguments.model.name}")
-    for layer, agreement in enumerate(compare_precisions(arguments.model, sentences)):
+    for layer, agreement in enumerate(found):
         table.add_row(str(layer), f"{agreement.mean:.5f}", f"{agreement.lowest:.5f}", repr(agreement.lowest_token))
     Console().print(table)
     print(f"{len(sentences):,} sentences, {agreement.num_tokens:,} tokens")

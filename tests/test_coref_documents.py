@@ -1,4 +1,4 @@
-"""Documents with coreference: what is read of files, windows of them, and our split."""
+"""Documents with coreference: what is read of files, and windows of them."""
 
 import tarfile
 from dataclasses import replace
@@ -16,7 +16,6 @@ from elmokit.tasks.coref_documents import (
     genre,
     read_documents,
     read_text_documents,
-    split_documents,
     tidy_clusters,
 )
 
@@ -134,29 +133,6 @@ def test_a_window_follows_from_its_generator_alone() -> None:
     assert len(one.sentences) == len(other.sentences) == 50
 
 
-def test_the_split_takes_every_document_once_whatever_their_order() -> None:
-    documents = [story("a b", name=f"d{number}") for number in range(30)]
-    split = split_documents(documents)
-    assert [len(part) for part in (split.train, split.dev, split.test)] == [24, 3, 3]
-    assert sorted(d.name for d in [*split.train, *split.dev, *split.test]) == sorted(d.name for d in documents)
-    turned = split_documents(documents[::-1])
-    assert {d.name for d in turned.dev} == {d.name for d in split.dev}
-    assert {d.name for d in turned.test} == {d.name for d in split.test}
-
-
-def test_the_parts_of_a_document_stay_together() -> None:
-    documents = [story("a b", name=f"d{number // 2}", part=number % 2) for number in range(40)]
-    split = split_documents(documents)
-    names = [{d.name for d in part} for part in (split.train, split.dev, split.test)]
-    assert sum(map(len, names)) == 20
-    assert [len(part) for part in (split.train, split.dev, split.test)] == [32, 4, 4]
-
-
-def test_too_few_documents_to_split_are_refused() -> None:
-    with pytest.raises(InputError, match="9 documents cannot be split"):
-        split_documents([story("a b", name=f"d{number}") for number in range(9)])
-
-
 def test_a_genre_is_told_by_the_names_of_ontonotes_only() -> None:
     assert genre(story("a", name="bn/cnn/00/cnn_0001")) == "bn"
     assert genre(story("a", name="1023_bleak_house_brat")) is None
@@ -164,12 +140,9 @@ def test_a_genre_is_told_by_the_names_of_ontonotes_only() -> None:
     assert genre(story("a", name="xx/abc")) is None
 
 
-def test_litbank_is_read_and_split_in_the_same_way_always(data_dir: Path) -> None:
-    split = split_documents(read_documents(data_dir / "coref" / "litbank-conll.tar.xz"))
-    assert [len(part) for part in (split.train, split.dev, split.test)] == [80, 10, 10]
-    documents = [*split.train, *split.dev, *split.test]
+def test_litbank_is_read_whole(data_dir: Path) -> None:
+    documents = read_documents(data_dir / "coref" / "litbank-conll.tar.xz")
+    assert len(documents) == 100
     assert sum(len(sentence.tokens) for d in documents for sentence in d.sentences) == 210_532
     assert all(len(cluster) > 1 for d in documents for cluster in d.clusters)
     assert sum(len(cluster) for d in documents for cluster in d.clusters) == 23_340
-    assert split.dev[0].name == "113_the_secret_garden_brat"
-    assert split.dev[1].name == "145_middlemarch_brat"

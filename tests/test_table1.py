@@ -14,7 +14,6 @@ from toy_datasets import save_toy_bilm, write_data, write_recipes, write_tagged
 from elmokit import cli
 from elmokit.analysis.datasets import DATASETS, DataSet, choose_datasets
 from elmokit.analysis.facts import find_commit, gather_facts
-from elmokit.analysis.splits import split_tagged_documents
 from elmokit.analysis.table1 import (
     ARMS,
     Failed,
@@ -30,8 +29,6 @@ from elmokit.cli.table_display import TableDisplay
 from elmokit.config import read_recipe
 from elmokit.errors import ConfigError, InputError, OutputError
 from elmokit.locking import locked
-from elmokit.readers.conll2003 import TaggedSentence
-from elmokit.tasks.ner import TASK as NER
 from elmokit.tasks.progress import DevScores, Entry, Finished, TaskPlan
 from elmokit.tasks.recipe import ElmoSettings, TaskRecipe, WordSettings
 from elmokit.tasks.table import get_task
@@ -260,28 +257,6 @@ def test_files_are_found_packed_or_not_and_a_missing_one_is_named(tmp_path):
         (tmp_path / "ner").mkdir(exist_ok=True)
         (tmp_path / "ner" / name).touch()
         assert [path.name for path in dataset.find_files(tmp_path)] == [name]
-
-
-def tagged(num_documents: int) -> list[TaggedSentence]:
-    return [TaggedSentence((str(number), word), ("O", "O"), number) for number in range(num_documents) for word in "ab"]
-
-
-def test_sentences_are_split_by_document_always_alike():
-    parts = split_tagged_documents(tagged(10))
-    assert [len(part) for part in (parts.train, parts.dev, parts.test)] == [12, 4, 4]
-    documents = [{sentence.document for sentence in part} for part in (parts.train, parts.dev, parts.test)]
-    assert set.union(*documents) == set(range(10))
-    assert sum(map(len, documents)) == 10
-    assert documents[1:] == [{4, 6}, {2, 7}]  # results that are written down were made with these
-    assert split_tagged_documents(tagged(10)) == parts
-    with pytest.raises(InputError, match="4 documents cannot be split 60/20/20"):
-        split_tagged_documents(tagged(4))
-
-
-def test_wikigold_is_split_as_our_results_say(data_dir):
-    (dataset,) = choose_datasets(["ner-wikigold"])
-    data = dataset.read(NER, *dataset.find_files(data_dir))
-    assert (len(data.train), len(data.dev), len(data.read_test())) == (946, 326, 424)
 
 
 # Numbers

@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elmokit.analysis.splits import split_tagged_documents
+from elmokit.analysis.splits import split_by_document
 from elmokit.errors import InputError
-from elmokit.tasks.coref_documents import split_documents
+from elmokit.readers.conll2003 import TaggedSentence
+from elmokit.readers.conll2012 import Document
 from elmokit.tasks.materials import TaskData, read_data
 from elmokit.tasks.squad import hold_out_contexts
 from elmokit.tasks.task import Task
@@ -58,7 +59,8 @@ def _read_given(task: AnyTask, train: Path, dev: Path, test: Path) -> TaskData:
 
 
 def _divide_entities(task: AnyTask, path: Path) -> TaskData:
-    parts = split_tagged_documents(task.read(path, True))  # noqa: FBT003
+    sentences: list[TaggedSentence] = task.read(path, True)  # noqa: FBT003
+    parts = split_by_document(sentences, lambda one: one.document, held_out=20, between="-DOCSTART-")
     return TaskData(parts.train, parts.dev, lambda: parts.test)
 
 
@@ -68,7 +70,8 @@ def _divide_questions(task: AnyTask, train: Path, test: Path) -> TaskData:
 
 
 def _divide_documents(task: AnyTask, path: Path) -> TaskData:
-    parts = split_documents(task.read(path, True))  # noqa: FBT003
+    documents: list[Document] = task.read(path, True)  # noqa: FBT003
+    parts = split_by_document(documents, lambda one: one.name, held_out=10, between="#begin document")
     return TaskData(parts.train, parts.dev, lambda: parts.test)
 
 

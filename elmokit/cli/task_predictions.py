@@ -65,11 +65,6 @@ def read_asked(task: AnyTask, lines: Iterable[Line]) -> Iterator[Asked]:
             yield Asked(number, example)
 
 
-def is_typed(paths: Sequence[str]) -> bool:
-    """Whether someone sits there and types; then each line wants its answer at once."""
-    return STDIN in paths and sys.stdin.isatty()
-
-
 def show(task: AnyTask, asked: Asked, prediction: Any, *, as_json: bool) -> None:
     """Print a prediction."""
     if as_json:

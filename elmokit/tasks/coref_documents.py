@@ -1,7 +1,7 @@
-"""Documents with coreference: read from files or typed text, cut to windows, divided to learn and to test on."""
+"""Documents with coreference: read from files or typed text, and cut to windows to learn from."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -15,7 +15,6 @@ Clusters = tuple[tuple[Mention, ...], ...]
 
 GENRES = ("bc", "bn", "mz", "nw", "pt", "tc", "wb")  # of OntoNotes, where a document's name begins with one and /
 TRAINING_SENTENCES = 50  # that one visit of training sees of a document
-SPLIT_SEED = 0
 FILE_ENDS = ("conll", "conll.gz", "conll.xz")
 ARCHIVE_ENDS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2")
 
@@ -78,33 +77,6 @@ def genre(document: Document) -> str | None:
     """What kind of text it is, as OntoNotes tells it by the name; None for documents that are named otherwise."""
     first, slash, _ = document.name.partition("/")
     return first if slash and first in GENRES else None
-
-
-@dataclass(frozen=True)
-class DocumentSplit:
-    """Documents to learn from, to choose the best weights by, and to test these on."""
-
-    train: list[Document]
-    dev: list[Document]
-    test: list[Document]
-
-
-def split_documents(documents: Sequence[Document]) -> DocumentSplit:
-    """Divide documents that come without a split: 80 %, 10 %, 10 % of their names, whatever their order.
-
-    The parts of a long document stay together.
-    """
-    names = sorted({document.name for document in documents})
-    num_held_out = len(names) // 10
-    if not num_held_out:
-        raise InputError(f"{len(names)} documents cannot be split 80/10/10; give 10 or more")
-    order = [names[place] for place in np.random.default_rng(SPLIT_SEED).permutation(len(names))]
-    dev, test = set(order[:num_held_out]), set(order[num_held_out : 2 * num_held_out])
-    return DocumentSplit(
-        train=[document for document in documents if document.name not in dev | test],
-        dev=[document for document in documents if document.name in dev],
-        test=[document for document in documents if document.name in test],
-    )
 
 
 def _find_documents(path: Path) -> Iterator[Document]:

@@ -29,7 +29,7 @@ class CharSettings(FrozenConfig):
     """A task model's own character CNN (not the biLM's)."""
 
     char_dim: PositiveInt = 16
-    filters: tuple[tuple[PositiveInt, PositiveInt], ...] = ((3, 128),)
+    filters: Annotated[tuple[tuple[PositiveInt, PositiveInt], ...], Field(min_length=1)] = ((3, 128),)
     """(window width, number of filters) pairs."""
     dropout: Share = 0.0
     max_chars: PositiveInt = 30
