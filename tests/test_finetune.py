@@ -22,7 +22,7 @@ from elmokit.pretrain import finetune as tuning
 from elmokit.pretrain.checkpoint import Checkpoint, load_checkpoint
 from elmokit.pretrain.finetune import FinetuneSettings, finetune
 from elmokit.pretrain.perplexity import measure
-from elmokit.pretrain.recipe import DataSettings, TrainingSettings, VocabSettings
+from elmokit.pretrain.recipe import DataSettings, SoftmaxSettings, TrainingSettings, VocabSettings
 from elmokit.pretrain.run import HeldOut, LogLine, RunPlan, train
 from elmokit.pretrain.saved_lm import load_language_model, save_language_model
 from elmokit.text.corpus import Corpus
@@ -161,21 +161,27 @@ def test_a_tuning_that_was_stopped_ends_with_the_same_bits(
 
 
 def test_sums_of_a_pretraining_run_make_smaller_steps(data: DataSettings, tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, toy_recipe())
+    trainer = toy_trainer(tmp_path, toy_recipe(negatives=20))
     (tmp_path / "run").mkdir()
     train(trainer, tmp_path / "run", look=None, save_best=lambda _: None, report=lambda _: None, stop=threading.Event())
     save_language_model(trainer.model, trainer.vocab, tmp_path / "lm")
     one_step = LEARN.model_copy(update={"epochs": None, "steps": 1, "dropout": 0.0})
     moved = {}
-    for name, run_dir in (("fresh", None), ("kept", tmp_path / "run")):
-        settings = FinetuneSettings(training=one_step, softmax=trainer.recipe.softmax, run_dir=run_dir)
+    assert trainer.recipe.softmax.kind == "sampled"  # which nothing but the run says: the words are few
+    fresh = FinetuneSettings(training=one_step, softmax=trainer.recipe.softmax)
+    kept = FinetuneSettings(training=one_step, run_dir=tmp_path / "run")
+    for name, settings in (("fresh", fresh), ("kept", kept)):
         finetune(tmp_path / "lm", data, tmp_path / name, settings=settings)
         after = load_language_model(tmp_path / name).model.softmax.weight
         moved[name] = float((after - trainer.model.softmax.weight).norm().detach())
     assert 0 < moved["kept"] < 0.97 * moved["fresh"]
     adam = FinetuneSettings(training=one_step.model_copy(update={"optimizer": "adam"}), run_dir=tmp_path / "run")
-    with pytest.raises(ConfigError, match="another model, optimiser or softmax"):
+    with pytest.raises(ConfigError, match="its optimiser was adagrad, whose memory is of no use to adam"):
         finetune(tmp_path / "lm", data, tmp_path / "other", settings=adam)
+    full = kept.model_copy(update={"softmax": SoftmaxSettings(kind="full")})
+    with pytest.raises(ConfigError, match="another kind of softmax"):
+        finetune(tmp_path / "lm", data, tmp_path / "other", settings=full)
+    assert finetune(tmp_path / "lm", data, tmp_path / "other", settings=kept).is_finished
 
 
 def test_another_model_does_not_go_on_with_the_work(
@@ -193,6 +199,37 @@ def test_another_model_does_not_go_on_with_the_work(
     )
     with pytest.raises(ConfigError, match="unfinished tuning of another model"):
         finetune(folder, data, tmp_path / "out", settings=FinetuneSettings(training=LEARN))
+
+
+def test_a_call_that_failed_before_it_learned_stands_in_nobodys_way(
+    published_model: PublishedModel, folder: Path, data: DataSettings, tmp_path: Path
+) -> None:
+    missing = DataSettings(train=(str(tmp_path / "typo.txt"),))
+    with pytest.raises(InputError, match=r"typo\.txt"):
+        finetune(published_model.pair, missing, tmp_path / "out", settings=FinetuneSettings(training=LEARN))
+    assert finetune(folder, data, tmp_path / "out", settings=FinetuneSettings(training=LEARN)).is_finished
+
+
+def test_other_epochs_of_the_output_layer_are_told_and_the_default_may_be_written_out(
+    published_model: PublishedModel, data: DataSettings, tmp_path: Path
+) -> None:
+    stop = threading.Event()
+    settings = FinetuneSettings(training=LEARN)
+    source, output = published_model.pair, tmp_path / "out"
+    finetune(source, data, output, settings=settings, report=stop_after(0, stop), stop=stop)
+    with pytest.raises(ConfigError, match=r"began with 1\.0 epochs of the new output layer alone, not 2\.0"):
+        finetune(source, data, output, settings=settings.model_copy(update={"softmax_epochs": 2.0}))
+    assert finetune(source, data, output, settings=settings.model_copy(update={"softmax_epochs": 1.0})).is_finished
+
+
+def test_a_file_of_someone_elses_in_the_output_is_told_before_anything_is_learned(
+    folder: Path, data: DataSettings, tmp_path: Path
+) -> None:
+    finetune(folder, data, tmp_path / "out", settings=FinetuneSettings(training=LEARN))
+    (tmp_path / "out" / "notes.txt").touch()
+    with pytest.raises(OutputError, match=r"also holds notes\.txt"):
+        finetune(folder, data, tmp_path / "out", settings=FinetuneSettings(training=LEARN))
+    assert not (tmp_path / "out.work").exists()
 
 
 def test_another_text_is_refused_and_the_work_goes_on(folder: Path, data: DataSettings, tmp_path: Path) -> None:

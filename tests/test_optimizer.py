@@ -105,3 +105,18 @@ def test_a_gradient_that_is_no_number_is_refused_before_a_weight_moves(value: fl
     with pytest.raises(ConfigError, match="learning_rate"):
         optimizer.step(rows, 0.1)
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", list(TORCHS))
+def test_only_weights_that_move_are_marked_as_changed(name: str) -> None:
+    model, optimizer = make(name, sampled=False)
+    set_whole(model, draw(model, 0))
+    model.bilm.zero_grad()
+    before = [parameter._version for parameter in model.parameters()]
+    optimizer.step(None, 0.3)
+    changed = {
+        key
+        for (key, parameter), version in zip(model.named_parameters(), before, strict=True)
+        if parameter._version > version
+    }
+    assert changed == {"softmax.weight", "softmax.bias"}

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import lzma
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -198,6 +199,12 @@ def test_impossible_requests_are_refused(
     with pytest.raises(InputError, match=message):
         prepare_corpus(files, "corpus", **options)
     assert not (tmp_path / "corpus").exists()
+
+
+def test_a_pipe_is_refused_because_text_is_read_twice(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: is not a plain file, and text is read twice"):
+        prepare_corpus([tmp_path / "pipe"], tmp_path / "corpus")
 
 
 def test_a_short_text_is_prepared_without_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

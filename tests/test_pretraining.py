@@ -224,7 +224,19 @@ def test_pretrain_says_what_it_does_in_plain_lines(capfd: pytest.CaptureFixture[
     assert lines[2].startswith("elmokit: step 20: held-out perplexity ")
     assert lines[-1] == "elmokit: the run is finished, after step 25; the model is in runs/toy/model"
     assert cli.run(["pretrain", "toy.toml", "data.heldout=toy.txt", "--workers", "1"]) == 0
-    assert "the run was finished already, after step 25" in capfd.readouterr().err
+    assert "after step 25; more of what ended it, epochs, steps or hours, would go on" in capfd.readouterr().err
+    (Path("runs/toy/best") / "notes.txt").touch()
+    assert cli.run(["pretrain", "toy.toml", "data.heldout=toy.txt", "training.epochs=9", "--workers", "1"]) == 1
+    assert "runs/toy/best: also holds notes.txt; move that away" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_finished_run_whose_rate_has_fallen_is_not_said_to_go_on(capfd: pytest.CaptureFixture[str]) -> None:
+    falling = ["pretrain", "toy.toml", "training.schedule=linear", "--workers", "1"]
+    assert cli.run(falling) == 0
+    capfd.readouterr()
+    assert cli.run(falling) == 0
+    assert "so a longer run is a new one, in another folder; the model is in" in capfd.readouterr().err
 
 
 def test_pretrain_tells_the_nearest_name_of_an_unknown_key(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

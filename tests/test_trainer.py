@@ -3,6 +3,7 @@
 import json
 import math
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,17 @@ def test_hours_end_a_run_and_count_over_its_pieces(tmp_path: Path) -> None:
     assert run(tmp_path, recipe, heldout=False).step == trainer.step
 
 
+def test_hours_are_those_of_the_clock_with_looks_at_held_out_text(tmp_path: Path) -> None:
+    trainer = toy_trainer(tmp_path, toy_recipe(steps=None, hours=1e-4, evaluate_every=1))
+
+    def look(trainer: Trainer) -> HeldOut:
+        time.sleep(0.4)
+        return HeldOut(trainer.step, 1.0, 1.0, 1.0, "text")
+
+    train(trainer, tmp_path, look=look, save_best=lambda _: None, report=lambda _: None, stop=threading.Event())
+    assert trainer.step == 2
+
+
 def test_what_is_reported_is_what_is_logged_with_honest_names(tmp_path: Path) -> None:
     entries: list[Any] = []
     run(tmp_path, toy_recipe(negatives=20, steps=45), report=entries.append)
@@ -228,6 +240,7 @@ def test_a_run_from_before_a_setting_was_known_goes_on_with_its_default(tmp_path
     recipe = toy_recipe(steps=3)
     trainer = run(tmp_path, recipe)
     checkpoint = trainer.checkpoint()
+    assert checkpoint is not None
     follows = checkpoint.facts["follows"]
     del follows["training"]["precision"], follows["training"]["seed"], follows["model"]["lstm"]["skip_connections"]
     del checkpoint.facts["best_text"]

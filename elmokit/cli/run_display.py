@@ -21,6 +21,7 @@ class RunDisplay:
         """``bar`` is where a line can change in place; None where it cannot."""
         training = recipe.training
         self._targets_a_step = training.num_rows * training.unroll_steps
+        self._falls = training.schedule != "constant"
         self._bar = bar
         self._task = None if bar is None else bar.add_task("", total=None)
         self._plan: RunPlan | None = None
@@ -53,7 +54,10 @@ class RunDisplay:
         """What was done, after the end."""
         assert self._plan is not None
         if self._step == self._plan.step:
-            return f"the run was finished already, after step {self._step:,}; more epochs or steps would go on with it"
+            longer = "more of what ended it, epochs, steps or hours, would go on with it"
+            if self._falls:
+                longer = "its learning rate has fallen with its steps, so a longer run is a new one, in another folder"
+            return f"the run was finished already, after step {self._step:,}; {longer}"
         return f"the run is finished, after step {self._step:,}"
 
     def _tell_plan(self, plan: "RunPlan") -> None:

@@ -12,7 +12,7 @@ from types import FrameType
 from elmokit.cli.messages import is_first_process, say
 
 INTERRUPTED = 130
-SHOW_CURSOR = "\x1b[?25h"
+SHOW_CURSOR = b"\x1b[?25h"
 SAME_WISH = 1.0  # seconds. torchrun passes on a Ctrl-C that the terminal has sent to its processes already
 
 
@@ -31,7 +31,7 @@ def stop_by_signal(stop: threading.Event) -> Iterator[Callable[[], None]]:
                 say("finishing the step, then saving; Ctrl-C once more ends at once, without a checkpoint")
         elif time.monotonic() - first > SAME_WISH:
             if sys.stderr.isatty():
-                sys.stderr.write(SHOW_CURSOR)
+                os.write(sys.stderr.fileno(), SHOW_CURSOR)  # past a progress bar, which would keep it back
             # Other threads may be in the middle of a step or a save, and nothing can interrupt them.
             os._exit(INTERRUPTED)
 

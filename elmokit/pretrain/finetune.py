@@ -42,7 +42,7 @@ from elmokit.pretrain.trainer import Trainer
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
 from elmokit.text.vocab import Vocab
-from elmokit.weights.folder import CONFIG, has_softmax
+from elmokit.weights.folder import has_softmax, is_replaceable
 from elmokit.weights.saved import shapes_of
 from elmokit.weights.source import Source, build_bilm, file_hashes, load_saved
 
@@ -56,7 +56,8 @@ class FinetuneSettings(FrozenConfig):
     """How a model is tuned. The defaults are the paper's: one epoch, as in pretraining."""
 
     training: TrainingSettings = ONE_EPOCH
-    softmax: SoftmaxSettings = SoftmaxSettings()
+    softmax: SoftmaxSettings | None = None
+    """By default that of ``run_dir``, or else chosen by the number of words."""
     new_vocab: VocabSettings | None = None
     """The words of a new output layer; all of the text's by default. For a model that has none."""
     softmax_epochs: Positive | None = None
@@ -114,8 +115,13 @@ def finetune(
     report, stop = report or _say_nothing, stop or threading.Event()
     output = Path(output)
     work = work_folder(output)
-    _check(settings, output, is_new=not has_softmax(source))
-    begun = {"source": file_hashes(source), "softmax_epochs": settings.softmax_epochs} if world.is_first else {}
+    is_new = not has_softmax(source)
+    _check(settings, output, is_new=is_new)
+    settings = _with_softmax(settings)
+    begun = {}
+    if world.is_first:
+        epochs = (settings.softmax_epochs or ONE_EPOCH.epochs) if is_new else None
+        begun = {"source": file_hashes(source), "softmax_epochs": epochs}
     with claimed(work, world):
         if world.is_first:
             _note_begin(work, begun)
@@ -162,7 +168,7 @@ def _trainer(begin: _Begin, settings: FinetuneSettings, world: World, *, only_so
     if only_softmax:
         epochs = settings.softmax_epochs or ONE_EPOCH.epochs
         training = training.model_copy(update={"epochs": epochs, "steps": None, "hours": None})
-    recipe = Recipe(model=begin.model.bilm.config, softmax=settings.softmax, training=training)
+    recipe = Recipe(model=begin.model.bilm.config, softmax=settings.softmax or SoftmaxSettings(), training=training)
     return Trainer(recipe, begin.corpus, begin.vocab, world=world, model=begin.model, frozen_bilm=only_softmax)
 
 
@@ -183,20 +189,45 @@ def _check(settings: FinetuneSettings, output: Path, *, is_new: bool) -> None:
         )
     if is_new and settings.run_dir is not None:
         raise InputError("the model has no output layer, so it is of no run of ours; leave out run_dir (--run-dir)")
-    if output.exists() and not (output / CONFIG).is_file() and (output.is_file() or any(output.iterdir())):
+    if output.exists() and not is_replaceable(output) and (output.is_file() or any(output.iterdir())):
         raise OutputError(f"{output}: exists and is not a model of ours; name a new folder")
+
+
+def _with_softmax(settings: FinetuneSettings) -> FinetuneSettings:
+    """The settings with the softmax of the pretraining run, if they name one; it must have had this optimiser."""
+    if settings.run_dir is None:
+        return settings
+    facts = newest_facts(settings.run_dir / CHECKPOINTS)
+    if facts is None:
+        raise InputError(f"{settings.run_dir}: has no checkpoint; give the folder of the model's pretraining run")
+    before, now = facts["follows"]["training"]["optimizer"], settings.training.optimizer
+    if before != now:
+        raise ConfigError(
+            f"{settings.run_dir}: its optimiser was {before}, whose memory is of no use to {now}; "
+            f"leave out run_dir (--run-dir), and {now} begins anew"
+        )
+    softmax = settings.softmax or SoftmaxSettings.model_validate(facts["follows"]["softmax"])
+    return settings.model_copy(update={"softmax": softmax})
 
 
 def _note_begin(work: Path, begun: dict[str, Any]) -> None:
     """Write down what the work begins with, or find that it goes on with the same."""
     note = work / BEGUN
-    if not note.exists():
+    has_learned = any(newest_facts(work / run / CHECKPOINTS) is not None for run in (SOFTMAX_RUN, MODEL_RUN))
+    if not has_learned or not note.exists():
         with atomic_file(note) as new:
             new.write_text(json.dumps(begun, indent=2) + "\n", "utf-8")
-    if json.loads(note.read_text("utf-8")) != begun:
+        return
+    before = json.loads(note.read_text("utf-8"))
+    if before["source"] != begun["source"]:
         raise ConfigError(
             f"{work}: holds the unfinished tuning of another model; "
             "delete it, name another output, or give the model that it began with"
+        )
+    if before["softmax_epochs"] != begun["softmax_epochs"]:
+        raise ConfigError(
+            f"{work}: its tuning began with {before['softmax_epochs']} epochs of the new output layer alone, not "
+            f"{begun['softmax_epochs']}; give the same softmax_epochs (--softmax-epochs), or delete it"
         )
 
 
@@ -278,8 +309,8 @@ def _load_sums(trainer: Trainer, run_dir: Path) -> None:
     expected = trainer.optimizer.tensors()
     if shapes_of(found) != shapes_of(expected):
         raise ConfigError(
-            f"{run_dir}: is of another model, optimiser or softmax than this tuning; "
-            "give the run that the model came from, and its settings"
+            f"{run_dir}: is of another model than is to be tuned, or of another kind of softmax; "
+            "give the run that the model came from"
         )
     trainer.optimizer.load({name: tensor.to(trainer.world.device) for name, tensor in found.items()})
 

@@ -87,7 +87,8 @@ class RunOptimizer:
         for group in self._whole.param_groups:
             group["lr"] = learning_rate
         self._whole.step()
-        increment_version(self._names)  # a fused step does not; packed copies of the weights are known to be old by it
+        # A fused step does not; packed copies of the weights that moved are known to be old by it.
+        increment_version([parameter for parameter in self._names if parameter.grad is not None])
         if rows is not None:
             self._move_rows("weight", self._softmax.weight, rows.rows_R, rows.weight_RP, learning_rate)
             self._move_rows("bias", self._softmax.bias, rows.rows_R, rows.bias_R, learning_rate)

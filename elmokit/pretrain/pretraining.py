@@ -39,6 +39,7 @@ from elmokit.pretrain.trainer import Trainer
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
 from elmokit.text.vocab import Vocab, read_vocab
+from elmokit.weights.folder import is_replaceable
 
 RECIPE, TEXT, HELDOUT, VOCAB = "recipe.json", "text", "heldout", "vocab.txt"
 EVENTS, BEST, MODEL, FINISHED = "tensorboard", "best", "model", "finished.json"
@@ -106,6 +107,8 @@ def _prepare(
     """
     if not recipe.data.train:
         raise ConfigError("the recipe names no text; give data.train, files or patterns")
+    for name in (BEST, MODEL):
+        is_replaceable(run_dir / name)  # refuses now what could not be replaced later
     facts = newest_facts(run_dir / CHECKPOINTS)
 
     def check(now: Origin) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -30,7 +31,7 @@ class RunPlan:
     step: int
     num_steps: int | None  # None if only hours end it
     hours: float | None
-    seconds: float  # of training in earlier pieces of the run
+    seconds: float  # that earlier pieces of the run took
     num_tokens: int  # of the text
     num_words: int  # that the model can predict
     num_negatives: int | None  # None where the softmax is full
@@ -49,7 +50,7 @@ class LogLine:
     backward_loss: float
     gradient_norm: float
     learning_rate: float
-    seconds: float  # of training since the run began
+    seconds: float  # since the run began, time between its pieces left out
 
 
 @dataclass(frozen=True)
@@ -85,18 +86,17 @@ def train(
     unlogged = _go_on(trainer, run_dir / CHECKPOINTS)
     log = RunLog(run_dir / LOG, from_step=trainer.step, writes=world.is_first)
     report(_plan(trainer))
-    clock = trainer.seconds
+    start = time.monotonic() - trainer.seconds  # as if there had been one piece
     writer = Writer()
     try:
         with direction_threads(world.device) as executor:
             while not _must_end(trainer):
                 began = time.monotonic()
-                loss = trainer.train_step(executor, seconds=clock, stop=stop.is_set())
-                took = time.monotonic() - began
-                clock += took
-                unlogged.append((loss, took))
+                loss = trainer.train_step(executor, seconds=began - start, stop=stop.is_set())
+                ended = time.monotonic()
+                unlogged.append((loss, ended - began))
                 if trainer.step % LOG_EVERY == 0 or trainer.is_over:
-                    line = _summary(trainer, unlogged, clock)
+                    line = _summary(trainer, unlogged, ended - start)
                     unlogged.clear()
                     log.write(line)
                     report(line)
@@ -111,8 +111,8 @@ def train(
                 if trainer.step % settings.checkpoint_every == 0 or _must_end(trainer):
                     _wait_for(writer, trainer)
                     checkpoint = trainer.checkpoint()
-                    checkpoint.facts["unlogged"] = [(asdict(loss), took) for loss, took in unlogged]
-                    if world.is_first:
+                    if checkpoint is not None:
+                        checkpoint.facts["unlogged"] = [(asdict(loss), took) for loss, took in unlogged]
                         folder, keep = run_dir / CHECKPOINTS, settings.keep_checkpoints
                         writer.begin(partial(save_checkpoint, checkpoint, folder, keep=keep))
                     trainer.corpus.let_go()  # so that memory does not grow with what was read
@@ -135,6 +135,8 @@ class RunLog:
         if self.writes:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"kind": type(entry).__name__, **asdict(entry)}) + "\n")
+                file.flush()
+                os.fsync(file.fileno())  # a checkpoint that survives a power cut must not be ahead of its log
 
 
 def _wait_for(writer: Writer, trainer: Trainer) -> None:

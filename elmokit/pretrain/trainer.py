@@ -81,7 +81,7 @@ class Trainer:
         self.state = self.model.bilm.zero_state(len(self.rows))
         self.num_steps = planned_steps(settings, corpus)
         self.step = 0
-        self.seconds = 0.0  # of training, over all pieces of the run
+        self.seconds = 0.0  # that the run took, over all its pieces
         self.best: float | None = None  # held-out perplexity
         self.best_text: str | None = None  # whose perplexity that is
         self.stop_asked = False  # in any process
@@ -139,9 +139,11 @@ class Trainer:
         self.best_text = text
         return is_best
 
-    def checkpoint(self) -> Checkpoint:
-        """A copy of everything that the next step follows from."""
+    def checkpoint(self) -> Checkpoint | None:
+        """A copy of everything that the next step follows from; only the first process makes one, with all rows."""
         state = gather_rows(self.state, self.world)
+        if not self.world.is_first:
+            return None
         tensors = {
             **{f"model/{name}": tensor for name, tensor in self.model.state_dict().items()},
             **{f"optimizer/{name}": tensor for name, tensor in self.optimizer.tensors().items()},

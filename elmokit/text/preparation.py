@@ -101,6 +101,9 @@ def _check(names: list[str], settings: CorpusSettings, num_workers: int) -> None
         raise InputError("no text file is given; name one or more")
     if STDIN in names:
         raise InputError("standard input cannot be prepared, because it is read twice; write it to a file first")
+    for name in names:
+        if Path(name).exists() and not Path(name).is_file():
+            raise InputError(f"{name}: is not a plain file, and text is read twice; write it to a file first")
     if settings.tokenized and settings.split:
         raise InputError("tokenised text has one sentence a line already; leave out split or tokenized")
     if settings.max_chars < MIN_CHARS:

@@ -78,7 +78,7 @@ def save_folder(
     config = FolderConfig(format=FORMAT, version=VERSION, bilm=saved.config, options=saved.options)
     content = config.model_dump(mode="json", exclude={"options"} if saved.options is None else None)
     name = folder.resolve().name
-    with atomic_folder(folder, replace=_is_replaceable(folder)) as new:
+    with atomic_folder(folder, replace=is_replaceable(folder)) as new:
         (new / CONFIG).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
         _write_tensors(tensors, new / TENSORS, folder)
         hashed = [CONFIG, TENSORS]
@@ -153,7 +153,7 @@ def _to_store(tensors: Mapping[str, Tensor], *, half: bool) -> dict[str, Tensor]
     return tensors
 
 
-def _is_replaceable(folder: Path) -> bool:
+def is_replaceable(folder: Path) -> bool:
     """Whether the folder holds a model of ours and nothing besides."""
     if not (folder / CONFIG).is_file():
         return False
