@@ -104,6 +104,7 @@ def test_cut_words_are_told_once_for_many_calls() -> None:
     assert cut_words.message() is None
     cut_words.add(["Донаудампфшиффартсгезельшафт", "b" * 49])
     cut_words.add(["c" * 1000, "\ud800" * 60, "d" * 48])
+    cut_words.add([BOS_WORD, EOS_WORD])  # no words
     message = cut_words.message()
     assert message is not None
     assert message.startswith("3 of 3,005 words are longer than 48 bytes and were cut (first: 'Донаудампфшиффартсге…')")

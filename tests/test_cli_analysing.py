@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -228,7 +229,8 @@ FAILURES = {
     "another context": ([*ARGS, "-m", "MODEL", "--context", "a boat"], "'river' is no token of the context 'a boat'"),
     "no layer": ([*ARGS, "-m", "MODEL", "--layer", "3"], "layer 3; expected 'mean' or a number from 0 to 2"),
     "a strange layer": ([*ARGS, "-m", "MODEL", "--layer", "top"], "layer 'top'; expected mean or a layer's number"),
-    "stream": (["neighbors", "a", "--in", "-", "-m", "MODEL"], "standard input can be read only once"),
+    "stream": (["neighbors", "a", "--in", "-", "-m", "MODEL"], "a stream can be read only once"),
+    "a pipe": (["neighbors", "a", "--in", "pipe", "-m", "MODEL"], "a stream can be read only once"),
     "no vectors": ([*ARGS, "-m", "MODEL", "--vectors", "none.npz"], "none.npz: no such file"),
     "no vector": (
         ["neighbors", "old", "--in", "text.txt", "-m", "MODEL", "--vectors", "glove.npz"],
@@ -244,6 +246,7 @@ FAILURES = {
 @pytest.mark.parametrize(("args", "message"), FAILURES.values(), ids=FAILURES)
 def test_a_failure_is_one_line_and_exit_code_1(folder, model, capfd, args, message):
     (folder / "empty.conllu").touch()
+    os.mkfifo(folder / "pipe")
     assert cli.run([{"MODEL": model}.get(arg, arg) for arg in args]) == 1
     out, err = capfd.readouterr()
     assert out == ""

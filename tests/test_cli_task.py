@@ -214,6 +214,15 @@ def test_predict_reads_standard_input_and_leaves_blank_lines_out(home, capfd, mo
     assert capfd.readouterr().out == "[PER Ada] saw [LOC Oslo] .\n[PER Bo] met [LOC Rome] .\n"
 
 
+def test_predict_takes_tokens_as_they_are_or_another_languages_rules(home, capfd):
+    Path("text.txt").write_text("Ada a quitté l'Université\n")
+    found = {}
+    for name, options in (("en", []), ("fr", ["--language", "fr"]), ("given", ["--tokenized"])):
+        assert cli.run(["task", "predict", model(home), "text.txt", "--json", *options]) == 0
+        found[name] = json.loads(capfd.readouterr().out)["tokens"][3:]
+    assert found == {"en": ["l", "'Université"], "fr": ["l'", "Université"], "given": ["l'Université"]}
+
+
 def test_json_has_the_line_over_all_files_and_many_windows_keep_their_order(home, capfd):
     Path("a.txt").write_text("Ada saw Oslo .\n\n")
     Path("b.txt").write_text("".join(f"Bo met Rome {number} .\n" for number in range(300)))

@@ -1,5 +1,6 @@
 """Documents with coreference: what is read of files, and windows of them."""
 
+import sys
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 from coref_stories import as_conll, stories, story
 
-from elmokit.errors import InputError
+from elmokit.cli.task_predictions import read_asked
+from elmokit.errors import InputError, MissingExtraError
 from elmokit.readers.conll2012 import Document, Mention
 from elmokit.tasks import coref_documents
 from elmokit.tasks.coref_documents import (
@@ -18,6 +20,9 @@ from elmokit.tasks.coref_documents import (
     read_text_documents,
     tidy_clusters,
 )
+from elmokit.tasks.table import get_task
+from elmokit.text.lines import Line
+from elmokit.text.tokens import RAW_ENGLISH
 
 ALONE = Mention(0, 5, 6)
 
@@ -131,6 +136,18 @@ def test_a_window_follows_from_its_generator_alone() -> None:
     one, again, other = (choose_window(document, np.random.default_rng(seed)) for seed in (3, 3, 4))
     assert one == again
     assert len(one.sentences) == len(other.sentences) == 50
+
+
+def test_what_scores_need_is_asked_for_before_anything_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'elmokit\[tasks\]'"):
+        get_task("coref").read(tmp_path / "none.conll", False)
+
+
+def test_the_next_file_begins_another_document() -> None:
+    lines = [Line("Ann left.", "a.txt", 1), Line("She won.", "a.txt", 2), Line("Ben ran.", "b.txt", 1)]
+    asked = list(read_asked(get_task("coref"), lines, RAW_ENGLISH))
+    assert [(one.line, len(one.example.sentences)) for one in asked] == [(0, 2), (2, 1)]
 
 
 def test_a_genre_is_told_by_the_names_of_ontonotes_only() -> None:

@@ -7,6 +7,7 @@ from torch import nn
 
 from elmokit.embed.elmo import Elmo
 from elmokit.embed.embedder import Embedder
+from elmokit.embed.state import State
 from elmokit.errors import InputError
 from elmokit.text.chars import pad_sentences
 
@@ -127,3 +128,37 @@ def test_no_sentences_give_no_vectors(published_model: PublishedModel) -> None:
 def test_ids_of_a_wrong_shape_are_refused(published_model: PublishedModel, ids: torch.Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Elmo.from_pretrained(published_model.pair)(ids)
+
+
+def replicate(module: nn.Module) -> nn.Module:
+    """What `nn.DataParallel` makes of a module on each GPU: the weights are plain tensors, and no parameters."""
+    replica = module._replicate_for_data_parallel()
+    for name, child in module.named_children():
+        replica._modules[name] = replicate(child)
+    for name, parameter in module.named_parameters(recurse=False):
+        setattr(replica, name, parameter * 1.0)
+    return replica
+
+
+@pytest.mark.parametrize("state", ["reset", "warm"])
+def test_a_replica_of_data_parallel_gives_the_same_vectors_and_gradients(
+    published_model: PublishedModel, state: State
+) -> None:
+    elmo = Elmo.from_pretrained(published_model.pair, dropout=0.0, requires_grad=True, state=state)
+    gradients = []
+    for module in (elmo, replicate(elmo)):
+        elmo.zero_grad()
+        module(char_ids(SENTENCES)).mixes[0].square().sum().backward()
+        gradients.append({name: parameter.grad for name, parameter in elmo.named_parameters()})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, expected in gradients[0].items():
+        assert expected is not None
+        torch.testing.assert_close(gradients[1][name], expected)
+
+
+def test_weights_learn_where_biases_are_frozen(published_model: PublishedModel) -> None:
+    elmo = Elmo.from_pretrained(published_model.pair, dropout=0.0)
+    weight = elmo.bilm.forward_lstm.layers[0].recurrent_weight.requires_grad_(True)
+    elmo(char_ids(SENTENCES)).mixes[0].sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.any()

@@ -1,5 +1,7 @@
 """The probe finds in a layer what is there, chooses on dev, and reads test once."""
 
+import errno
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +13,7 @@ from elmokit.analysis import pos_probe
 from elmokit.analysis.logistic_regression import fit_path
 from elmokit.analysis.pos_probe import STRENGTHS, PosData, ProbeProgress, probe_pos, untrained_like
 from elmokit.embed.embedder import Embedder
-from elmokit.errors import InputError
+from elmokit.errors import InputError, OutputError
 from elmokit.model.bilm import BiLM
 from elmokit.readers.conllu import UDSentence
 
@@ -133,3 +135,12 @@ def test_data_that_cannot_be_probed_are_refused(embedder):
         PosData([tagged(["a", "b"], ["_", "_"])], some, some)
     with pytest.raises(InputError, match="carry"):
         probe_pos(Embedder(embedder.bilm, state="carry"), PosData(some, some, some))
+
+
+def test_a_disk_that_is_too_small_is_told_before_anything_is_embedded(embedder, monkeypatch):
+    def refuse(_file, _offset, _num_bytes):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(OutputError, match=r"No space left on device; the vectors of all layers need .* TMPDIR"):
+        list(probe_pos(embedder, draw(by_word)))

@@ -284,3 +284,5 @@ def test_substitutes_are_the_scorers_predictions(tmp_path: Path) -> None:
             assert word["forward"]["candidates"] == [vocab.id(candidate.word) for candidate in place.forward]
     with pytest.raises(InputError, match="nodelimiters"):
         model.get_elmo_substitutes(["the"], nodelimiters=False)
+    with pytest.raises(InputError, match="texts is the string 'the bank'"):
+        model.get_elmo_substitutes("the bank")

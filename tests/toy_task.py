@@ -106,7 +106,7 @@ RHYMES = Task(
     settings=VerseSettings,
     labels=VerseLabels,
     read=read,
-    read_text=lambda lines: [Verse(tuple(line.split())) for line in lines],
+    read_text=lambda lines, _: [Verse(tuple(line.split())) for line in lines],
     sequences=lambda example: ([example.tokens],),
     learn_labels=lambda examples: VerseLabels(tags=tuple(sorted({tag for one in examples for tag in one.tags}))),
     build=VerseModel,

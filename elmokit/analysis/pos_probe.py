@@ -5,12 +5,14 @@ For every layer, and for the mean of all, the regularisation is picked on the de
 Shapes: N tokens of a data set, L layers, D width, K tags.
 """
 
+import math
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import IO, Literal
 
 import numpy as np
 import torch
@@ -19,7 +21,7 @@ from torch import Tensor
 from elmokit.analysis.logistic_regression import LinearClassifier, fit_path
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layer
-from elmokit.errors import InputError
+from elmokit.errors import InputError, OutputError
 from elmokit.model.bilm import BiLM
 from elmokit.readers.conllu import UDSentence
 
@@ -164,7 +166,8 @@ def _embedded(
     sentences = (sentence.tokens for part in PARTS for sentence in data.part(part))
     with tempfile.TemporaryFile(prefix="elmokit-") as file:
         shape = (embedder.num_layers, total, embedder.width)
-        vectors_LND = np.memmap(file, dtype=np.float32, mode="w+", shape=shape)
+        _reserve(file, math.prod(shape) * 4)
+        vectors_LND = np.memmap(file, dtype=np.float32, mode="r+", shape=shape)
         done = 0
         progress(ProbeProgress("embedding", done, total))
         for layers_LTD in embedder.iter_layers(sentences):
@@ -172,6 +175,20 @@ def _embedded(
             done += layers_LTD.shape[1]
             progress(ProbeProgress("embedding", done, total))
         yield vectors_LND
+
+
+def _reserve(file: IO[bytes], num_bytes: int) -> None:
+    """Take the disk that a file will need: a disk that is full when mapped memory is written kills the process."""
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, num_bytes)
+        else:
+            file.truncate(num_bytes)
+    except OSError as error:
+        raise OutputError(
+            f"{tempfile.gettempdir()}: {error.strerror}; the vectors of all layers need {num_bytes / 1e9:.1f} GB, "
+            "name another folder for them with the variable TMPDIR"
+        ) from error
 
 
 def _examples(

@@ -24,7 +24,7 @@ from typing import Any
 from elmokit.analysis.datasets import DataSet
 from elmokit.analysis.facts import describe_machine, find_commit
 from elmokit.atomic import atomic_file
-from elmokit.errors import ConfigError, InputError, OutputError
+from elmokit.errors import ConfigError, InputError, MissingExtraError, OutputError
 from elmokit.locking import locked
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.progress import Entry, Finished, TaskPlan
@@ -219,7 +219,7 @@ def _make_run(
         noted = replace(data, read_test=read_test)
         task = get_task(run.dataset.task)
         model = train_task(task, run.recipe, noted, run.folder, report=hear, stop=stop, layers_dir=layers_dir)
-    except (ConfigError, InputError) as error:
+    except (ConfigError, InputError, MissingExtraError) as error:
         report(run, Failed(f"{run.folder}: {error}"))
         return True
     return model is not None

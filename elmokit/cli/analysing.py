@@ -99,25 +99,25 @@ def neighbors(
     source = _source(model)
     from elmokit.analysis.neighbors import find_neighbors, find_static_neighbors
     from elmokit.embed.embedder import Embedder
-    from elmokit.embed.files import find_inputs
+    from elmokit.embed.files import find_inputs, has_stream
     from elmokit.encoders.static_vectors import read_static_vectors
-    from elmokit.text.lines import STDIN, read_lines
+    from elmokit.text.lines import read_lines
 
     paths = find_inputs([*inputs, *(more or [])])
-    if STDIN in paths and not contexts:
-        raise InputError("standard input can be read only once; name a --context to start from, or give a file")
 
     def sentences() -> "Iterator[Sentence]":
         return (line.text.split() if tokenized else line.text for line in read_lines(paths))
 
     sentences()  # looks for the files before the model is loaded
+    if has_stream(paths) and not contexts:
+        raise InputError("a stream can be read only once; name a --context to start from, or give a file")
     which = _layer(layer)
     static = None if vectors is None else find_static_neighbors(read_static_vectors(vectors), word, k=k)
     embedder = Embedder.from_pretrained(source, state=state, language=language)
     given: list[Sentence] = [context.split() if tokenized else context for context in contexts or ()]
     token = word if tokenized else _only_token(embedder, word)
     queries = _queries(embedder, token, sentences, given, which)
-    total = None if STDIN in paths or not on_terminal() else sum(1 for _ in read_lines(paths))
+    total = None if has_stream(paths) or not on_terminal() else sum(1 for _ in read_lines(paths))
     with _bar_shown() as bar:
         start = time.monotonic()
 

@@ -113,8 +113,11 @@ def convert(
     """Convert a model between the published format and ours."""
     source = model_source(model)
     from elmokit.embed.conversion import convert_model
+    from elmokit.weights.folder import has_softmax
 
     convert_model(source, output, to=to, half=dtype == "float16", overwrite=force)
+    if to == "hdf5" and has_softmax(source):
+        say("the published format has no place for the output layer: keep the model for scores and fine-tuning")
 
 
 @app.command(no_args_is_help=True)

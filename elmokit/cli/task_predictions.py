@@ -18,6 +18,7 @@ from elmokit.tasks.saved import LoadedTask, load_task_model
 from elmokit.tasks.task import Task
 from elmokit.text.batches import windows
 from elmokit.text.lines import STDIN, Line
+from elmokit.text.tokens import TextRules
 
 AnyTask = Task[Any, Any, Any, Any, Any]
 
@@ -48,13 +49,13 @@ def load_models(folders: Sequence[Path]) -> list[LoadedTask]:
     return [first, *(load_task_model(folder, expected_task=first.task) for folder in folders[1:])]
 
 
-def read_asked(task: AnyTask, lines: Iterable[Line]) -> Iterator[Asked]:
+def read_asked(task: AnyTask, lines: Iterable[Line], rules: TextRules) -> Iterator[Asked]:
     """The examples of text, blank lines left out; a line that cannot be read is told with its file and number."""
     for unit in _units(lines, by_paragraph=task.name in BY_PARAGRAPH):
         number, line = unit[0]
         place = f"{'standard input' if line.path == STDIN else line.path}, line {line.number}"
         try:
-            examples = task.read_text([line.text for _, line in unit])
+            examples = task.read_text([line.text for _, line in unit], rules)
         except InputError as error:
             told = str(error)  # it counts from the first of the lines that it was given
             told = told.removeprefix("line 1") if told.startswith("line 1") else f": {told}"
@@ -112,9 +113,12 @@ def _decide(models: Sequence[LoadedTask], examples: Sequence[Any]) -> list[Any]:
 
 
 def _units(lines: Iterable[Line], *, by_paragraph: bool) -> Iterator[list[tuple[int, Line]]]:
-    """Lines that belong together, with their numbers: each by itself, or those between two blank ones."""
+    """Lines that belong together, with their numbers: each by itself, or those of a file between two blank ones."""
     unit: list[tuple[int, Line]] = []
     for number, line in enumerate(lines):
+        if unit and line.number == 1:
+            yield unit
+            unit = []
         if line.text.strip():
             unit.append((number, line))
             if by_paragraph:

@@ -156,17 +156,23 @@ def predict(
     ] = None,
     *,
     ensemble: Annotated[list[Path] | None, typer.Option(metavar="MODEL", help=ENSEMBLE_HELP)] = None,
+    tokenized: Annotated[
+        bool, typer.Option("--tokenized", help="Tokens stand between white space; a line is a sentence.")
+    ] = False,
+    language: Annotated[str, typer.Option(metavar="CODE", help="Of raw text, for the tokeniser.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a prediction.")] = False,
 ) -> None:
     """Say what a model makes of text."""
     from elmokit.cli.task_predictions import AT_ONCE, TEXT, answer, count_shown, load_models, read_asked, show
     from elmokit.embed.files import find_inputs
     from elmokit.text.lines import STDIN, read_lines
+    from elmokit.text.tokens import TextRules
 
     paths = find_inputs(files or [STDIN])
     lines = read_lines(paths)  # looks for the files before the models are loaded
     models = load_models([model, *(ensemble or [])])
     task, expected = models[0].task, TEXT[models[0].task.name]
+    rules = TextRules(tokenized=tokenized, language=language)
     is_typed = STDIN in paths and sys.stdin.isatty()
     if is_typed:
         say(f"type {expected}; Ctrl-D ends")
@@ -174,7 +180,7 @@ def predict(
     with nullcontext(_ignore) if sys.stdout.isatty() else count_shown(total=None) as count:
         num_shown = 0
         for asked, prediction in answer(
-            models, read_asked(task, lines), at_once=1 if is_typed else AT_ONCE, count=count
+            models, read_asked(task, lines, rules), at_once=1 if is_typed else AT_ONCE, count=count
         ):
             show(task, asked, prediction, as_json=as_json)
             num_shown += 1

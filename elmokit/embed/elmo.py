@@ -67,7 +67,7 @@ class Elmo(nn.Module):
         self.dropout = nn.Dropout(dropout)
         if state == "warm" and warm is None:
             warm = warm_state(bilm)
-        self._states = StartStates(state, zero=bilm.zero_state, warm=warm if state == "warm" else None)
+        self._states = StartStates(state, warm=warm if state == "warm" else None)
 
     @classmethod
     def from_pretrained(
@@ -128,9 +128,7 @@ class Elmo(nn.Module):
 
 def read_layers(bilm: BiLM, char_ids_BTC: Tensor, states: StartStates) -> PaddedLayers:
     """Run padded sentences from the states that are due; gradients flow only into a biLM that is trained."""
-    trains_bilm = any(parameter.requires_grad for parameter in bilm.parameters())
-    with torch.set_grad_enabled(trains_bilm and torch.is_grad_enabled()):
-        padded: PaddedLayers = bilm(char_ids_BTC, states.begin(len(char_ids_BTC)))
+    padded: PaddedLayers = bilm(char_ids_BTC, states.begin(bilm.zero_state(len(char_ids_BTC))))
     states.end(padded.final)
     return padded
 

@@ -51,7 +51,7 @@ class Embedder:
         self.bilm = self._engine.bilm
         if state == "warm" and warm is None:
             warm = warm_state(self.bilm)
-        self._states = StartStates(state, zero=self.bilm.zero_state, warm=warm if state == "warm" else None)
+        self._states = StartStates(state, warm=warm if state == "warm" else None)
         self._warned = False
 
     @classmethod
@@ -107,7 +107,7 @@ class Embedder:
         """A hash of all that vectors depend on besides their sentence: config, weights and start state."""
         settings = f"{self.bilm.config.model_dump_json()} {self.state} {self._engine.precision}"
         digest = hashlib.sha256(settings.encode())
-        start = self._states.begin(1).parts() if self.state == "warm" else {}
+        start = self._states.begin(self.bilm.zero_state(1)).parts() if self.state == "warm" else {}
         for name, tensor in sorted({**self.bilm.state_dict(), **start}.items()):
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().numpy().data)
@@ -223,7 +223,7 @@ class Embedder:
             yield layers_LND[:, place].copy()
 
     def _embed_batch(self, batch: list[Sequence[str]]) -> list[Vectors]:
-        run = self._engine.run(batch, self._states.begin(len(batch)))
+        run = self._engine.run(batch, self._states.begin(self.bilm.zero_state(len(batch))))
         self._states.end(run.ragged.final)
         layers_LND = run.ragged.layers_LND.cpu().numpy()
         ends = np.cumsum(run.lengths)

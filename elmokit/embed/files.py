@@ -1,7 +1,7 @@
 """Embed text files, a line a sentence, into one file of vectors, in memory that does not grow with the text.
 
 Lines are embedded in windows: a window ends at line numbers that are multiples of 1,024 and before it has more than
-32,768 tokens, so where windows begin follows from the text alone. After every window the work done is safe on the
+8,192 tokens, so where windows begin follows from the text alone. After every window the work done is safe on the
 disk (`elmokit.embed.partial`). A job that was cut off goes on after the last window and ends with the same bytes as
 one that was not. Shards are whole thousands of lines too: theirs are the bytes of a job that was not split.
 
@@ -262,7 +262,7 @@ class _Job:
         return {
             "elmokit": __version__,
             "torch": str(torch.__version__),
-            "runs on": f"{self.embedder.device}, kernels: {compiled.isa if compiled else 'none'}",
+            "runs on": f"{_processor(self.embedder.device)}, kernels: {compiled.isa if compiled else 'none'}",
             "language": self.embedder.language,
             "model": self.embedder.fingerprint(),
             "inputs": files,
@@ -324,15 +324,27 @@ def _output_format(output: str | Path, name: FormatName | None) -> FileFormat:
     return find_format(Path(output), "jsonl")
 
 
+def _processor(device: torch.device) -> str:
+    """What decides how torch rounds: a GPU's model, or the instructions that torch uses on a CPU."""
+    if device.type == "cuda":
+        return f"{device}, {torch.cuda.get_device_name(device)}"
+    return f"{device}, {torch.backends.cpu.get_cpu_capability()}"
+
+
 def _regular(paths: Iterable[str]) -> list[str]:
     """The files among the paths: not standard input, no pipe, which can be read only once."""
     return [str(Path(path).resolve()) for path in paths if path != STDIN and Path(path).is_file()]
 
 
+def has_stream(paths: Sequence[str]) -> bool:
+    """Whether one of the inputs can be read only once."""
+    return len(_regular(paths)) < len(paths)
+
+
 def _count_lines(paths: list[str]) -> int | None:
     """Count the lines, and so find text that cannot be read before the model runs; None if there is a stream."""
     lines = read_lines(paths)
-    return sum(1 for _ in lines) if len(_regular(paths)) == len(paths) else None
+    return None if has_stream(paths) else sum(1 for _ in lines)
 
 
 def _step(embedder: Embedder, options: _Options) -> int:

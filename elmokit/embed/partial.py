@@ -72,7 +72,7 @@ class Partial:
     def publish(self, finished: Path) -> None:
         """Give the finished file, one of this folder, its name, and remove the folder."""
         with self.explained():
-            with finished.open("rb") as file:
+            with finished.open("r+b") as file:  # some systems flush only what may be written
                 os.fsync(file.fileno())
             os.replace(finished, self.target)
         self.discard()

@@ -38,21 +38,19 @@ MOST_PASSES = 20
 class StartStates:
     """Gives every batch the state in which it begins, and under ``carry`` keeps the one in which it ended."""
 
-    def __init__(self, policy: State, *, zero: Callable[[int], BiLMState], warm: BiLMState | None) -> None:
+    def __init__(self, policy: State, *, warm: BiLMState | None) -> None:
         if policy not in get_args(State):
             raise InputError(f"state {policy!r}; expected 'reset', 'warm' or 'carry'")
         assert (policy == "warm") == (warm is not None)
         self.policy = policy
-        self._zero = zero
         self._warm = warm
         self.carried: BiLMState | None = None
 
-    def begin(self, num_rows: int) -> BiLMState:
-        """The state of ``num_rows`` rows that are about to be read."""
-        fresh = self._zero(num_rows)
+    def begin(self, fresh: BiLMState) -> BiLMState:
+        """The state of rows that are about to be read; ``fresh`` is theirs if they had read nothing."""
         if self._warm is not None:
-            device = fresh.forward.hidden_LBP.device
-            return _for_each(self._warm, lambda part: part.to(device).expand(-1, num_rows, -1))
+            like = fresh.forward.hidden_LBP
+            return _for_each(self._warm, lambda part: part.to(like.device).expand(-1, like.shape[1], -1))
         if self.carried is None:
             return fresh
         return _overwrite(fresh, self.carried)

@@ -125,7 +125,7 @@ class Elmo(nn.Module):
         self._dropout = nn.Dropout(dropout)
         if state == "warm" and warm is None:
             warm = warm_state(bilm)
-        self._states = StartStates(state, zero=bilm.zero_state, warm=warm if state == "warm" else None)
+        self._states = StartStates(state, warm=warm if state == "warm" else None)
         self._num_mixes = num_output_representations
         for k in range(num_output_representations):
             mix = ScalarMix(

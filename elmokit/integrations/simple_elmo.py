@@ -105,6 +105,7 @@ class ElmoModel:
             raise InputError("no output layer is loaded; call load(folder, full=True) with a folder that has one")
         if not nodelimiters:
             raise InputError("nodelimiters=False asks for the places of <S> and </S>; elmokit gives those of words")
+        _check_texts(raw_sentences)
         sentences = self._cut([text.split() if isinstance(text, str) else text for text in raw_sentences])
         found = self._scorer.predict(sentences, top_k=topn)
         return [
@@ -129,8 +130,7 @@ class ElmoModel:
             raise InputError(f"layers {layers!r}; expected 'average', 'top' or 'all'")
         if session is not None:
             raise InputError(f"session is a {type(session).__name__}; elmokit has no TensorFlow session, leave it out")
-        if isinstance(texts, str):
-            raise InputError(f"texts is the string {texts[:40]!r}; expected a list of texts, such as [{texts[:40]!r}]")
+        _check_texts(texts)
         embedder = self._embedder(warmup)
         sentences = self._cut([text.split() if isinstance(text, str) else text for text in texts])
         for layers_LTD in embedder.iter_layers(sentences, batch_size=self._max_batch_size):
@@ -220,3 +220,8 @@ def _members(zipped: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipIn
             f"{archive.stat().st_size:,} bytes; it is damaged or hostile"
         )
     return [(options[0], OPTIONS), (weights[0], WEIGHTS)]
+
+
+def _check_texts(texts: Sequence[Text]) -> None:
+    if isinstance(texts, str):
+        raise InputError(f"texts is the string {texts[:40]!r}; expected a list of texts, such as [{texts[:40]!r}]")

@@ -64,7 +64,9 @@ class LSTMStack(nn.Module):
 
     def zero_state(self, num_rows: int) -> LSTMState:
         """The state of rows that have read nothing."""
-        like = next(self.parameters())
+        first = self.layers[0]
+        assert isinstance(first, LSTMLayer)
+        like = first.bias  # by its name: a replica of DataParallel has no parameters()
         return LSTMState(
             like.new_zeros(self.config.num_layers, num_rows, self.config.proj_dim),
             like.new_zeros(self.config.num_layers, num_rows, self.config.cell_dim),
@@ -140,8 +142,9 @@ class LSTMLayer(nn.Module):
         """Return outputs (N, P), and the hidden (B, P) and cell (B, C) state in which every row ended."""
         rows = _Rows(batch_sizes, hidden_BP, cell_BC)
         clips = _Clips(self.cell_clip, self.proj_clip)
-        if torch.is_grad_enabled() and (inputs_NP.requires_grad or self.bias.requires_grad):
-            weights = (self.input_weight, self.recurrent_weight, self.bias, self.projection)
+        weights = (self.input_weight, self.recurrent_weight, self.bias, self.projection)
+        learns = inputs_NP.requires_grad or any(weight is not None and weight.requires_grad for weight in weights)
+        if torch.is_grad_enabled() and learns:
             outputs: tuple[Tensor, Tensor, Tensor] = _TrainableLSTM.apply(  # type: ignore[no-untyped-call]
                 inputs_NP, *weights, rows, clips, self.mixed
             )
@@ -308,7 +311,7 @@ class _TrainableLSTM(torch.autograd.Function):
                 grad_bC, gates_NG[step], cells_NC[step], before_bC, cell_grad_BC[:size], gates_grad_NG[step], clips.cell
             )
             through_recurrence.write_to(hidden_grad_BP[:size], gates_grad_NG[step])
-        needs_input, needs_weights = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
+        needs_input, needs_weights = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:5])
         inputs_grad = gates_grad_NG @ input_weight_GP if needs_input else None
         if not needs_weights:
             return (inputs_grad, *[None] * 7)

@@ -176,7 +176,7 @@ def _gather(corpus: Corpus, indices: NDArray[np.int64], target_ids: NDArray[np.i
 def _states(model: LanguageModel, state: State, warm: BiLMState | None) -> StartStates:
     if state == "warm" and warm is None:
         warm = warm_state(model.bilm)
-    return StartStates(state, zero=model.bilm.zero_state, warm=warm if state == "warm" else None)
+    return StartStates(state, warm=warm if state == "warm" else None)
 
 
 # Rows that carry their state

@@ -127,7 +127,7 @@ class Scorer:
         self.vocab = vocab
         if state == "warm" and warm is None:
             warm = warm_state(self.model.bilm)
-        self._states = StartStates(state, zero=model.bilm.zero_state, warm=warm if state == "warm" else None)
+        self._states = StartStates(state, warm=warm if state == "warm" else None)
         self._cut_words = CutWords(max_chars=model.bilm.config.char_encoder.max_chars)
         self._warned = False
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
+from elmokit.extras import require
 from elmokit.readers.conll2012 import Document, Mention
 from elmokit.tasks.coref_beliefs import CorefBelief, combine, decode
 from elmokit.tasks.coref_documents import Clusters, choose_window, genre, read_documents, read_text_documents
@@ -194,6 +195,7 @@ def _belief(scored: ScoredDocument) -> CorefBelief:
 def read(path: Path, to_train_on: bool) -> list[Document]:  # noqa: FBT001  every task's `read` is called so
     """The documents of a CoNLL-2012 file, a folder or a tar archive of them; mentions that are alone are dropped."""
     del to_train_on
+    require("scipy", extra="tasks")  # for the scores: better told now than after an epoch
     return read_documents(path)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from elmokit.errors import InputError
 from elmokit.readers.conll2012 import Document, Mention, Sentence, read_conll2012, read_conll2012_archive
-from elmokit.text.tokens import split_sentences, tokenize
+from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 Clusters = tuple[tuple[Mention, ...], ...]
 
@@ -33,12 +33,12 @@ def read_documents(path: Path) -> list[Document]:
     return [replace(document, clusters=tidy_clusters(document.clusters)) for document in found.values()]
 
 
-def read_text_documents(lines: Sequence[str]) -> list[Document]:
+def read_text_documents(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[Document]:
     """Running text, split into sentences; an empty line begins another document."""
     documents: list[Document] = []
     for has_text, paragraph in groupby(lines, key=lambda line: bool(line.strip())):
         if has_text:
-            found = [tokenize(sentence) for line in paragraph for sentence in split_sentences(line)]
+            found = [rules.tokens(sentence) for line in paragraph for sentence in rules.sentences(line)]
             sentences = [Sentence(tuple(tokens), (None,) * len(tokens), None, ()) for tokens in found if tokens]
             if sentences:
                 documents.append(Document(f"text {len(documents) + 1}", 0, tuple(sentences), ()))

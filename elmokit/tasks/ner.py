@@ -24,7 +24,7 @@ from elmokit.tasks.recipe import Share
 from elmokit.tasks.span_metrics import score_spans
 from elmokit.tasks.tags import bio_to_bioul, bio_to_spans, bioul_rules, bioul_to_bio
 from elmokit.tasks.task import Batch, Sequences, Task
-from elmokit.text.tokens import tokenize
+from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 
 class NERSettings(FrozenConfig):
@@ -106,9 +106,9 @@ def read(path: Path, to_train_on: bool) -> list[TaggedSentence]:  # noqa: FBT001
     return found
 
 
-def read_text(lines: Sequence[str]) -> list[TaggedSentence]:
+def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[TaggedSentence]:
     """A sentence a line."""
-    found = [TaggedSentence(tuple(tokenize(line)), (), 0) for line in lines]
+    found = [TaggedSentence(tuple(rules.tokens(line)), (), 0) for line in lines]
     for number, example in enumerate(found, start=1):
         if not example.tokens:
             raise InputError(f"line {number} has no words; give a sentence a line, without empty lines")

@@ -38,7 +38,7 @@ from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.layers import BiRNN, Dropout, VariationalDropout, masked_max, masked_mean
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
-from elmokit.text.tokens import tokenize
+from elmokit.text.tokens import RAW_ENGLISH, TextRules, tokenize
 
 MOST_SENTENCES = 4096  # that reading remembers: a premise comes back within a few lines
 
@@ -141,11 +141,11 @@ def read(path: Path, to_train_on: bool) -> list[TokenPair]:  # noqa: FBT001  eve
     ]
 
 
-def read_text(lines: Sequence[str]) -> list[TokenPair]:
+def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[TokenPair]:
     """A pair a line: premise, tab, hypothesis."""
     pairs = []
     for number, line in enumerate(lines, start=1):
-        sentences = [tuple(tokenize(part)) for part in line.split("\t")]
+        sentences = [tuple(rules.tokens(part)) for part in line.split("\t")]
         if len(sentences) != 2 or not all(sentences):
             raise InputError(
                 f"line {number}: {line[:80]!r} is no pair of sentences; expected a premise, a tab and a hypothesis"

@@ -31,6 +31,7 @@ from elmokit.tasks.recipe import Share
 from elmokit.tasks.squad_metrics import score_answers
 from elmokit.tasks.squad_tokens import TokenizedText, tokenize_paragraph, tokenize_question
 from elmokit.tasks.task import Batch, Sequences, Task
+from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 MOST_TOKENS = 17  # of an answer that is predicted
 MOST_PARAGRAPHS = 64  # that reading remembers: the questions on one come together
@@ -168,8 +169,13 @@ def read(path: Path, to_train_on: bool) -> list[AskedParagraph]:  # noqa: FBT001
     return examples
 
 
-def read_text(lines: Sequence[str]) -> list[AskedParagraph]:
+def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[AskedParagraph]:
     """A question a line: paragraph, tab, question."""
+    if rules != RAW_ENGLISH:
+        raise InputError(
+            "questions and paragraphs are split by rules of their own, those of the training data; "
+            "give raw text, without --tokenized and --language"
+        )
     examples = []
     for number, line in enumerate(lines, start=1):
         parts = line.split("\t")

@@ -32,7 +32,7 @@ from elmokit.tasks.recipe import Share
 from elmokit.tasks.srl_metrics import VERB, score_role_spans, score_roles
 from elmokit.tasks.tags import OUTSIDE, Span, ViterbiRules, bio_rules, bio_to_spans
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
-from elmokit.text.tokens import tokenize
+from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 MARKED = re.compile(r"(?<![\w*])\*([^\s*]+)\*(?![\w*])")  # not the stars within a word, nor a row of them
 
@@ -143,14 +143,14 @@ def read(path: Path, to_train_on: bool) -> list[RoleExample]:  # noqa: FBT001  e
     return examples
 
 
-def read_text(lines: Sequence[str]) -> list[RoleExample]:
+def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[RoleExample]:
     """The predicates that stars mark, as in ``She *sold* it .``; a sentence a line, and one mark at least in each.
 
     A word in stars that the tokeniser divides stands for its first part that is no punctuation.
     """
     examples = []
     for number, line in enumerate(lines, start=1):
-        tokens, predicates = _read_marks(line)
+        tokens, predicates = _read_marks(line, rules)
         if not predicates:
             raise InputError(
                 f"line {number} marks no predicate: {line[:80]!r}; set stars around each verb whose roles you ask for, "
@@ -241,24 +241,24 @@ def to_json(example: RoleExample, prediction: tuple[str, ...]) -> dict[str, Any]
     }
 
 
-def _read_marks(line: str) -> tuple[tuple[str, ...], list[int]]:
+def _read_marks(line: str, rules: TextRules) -> tuple[tuple[str, ...], list[int]]:
     """The tokens of a line without its stars, and which of them were marked."""
     plain = MARKED.sub(r"\1", line)
-    tokens = tokenize(plain)
+    tokens = rules.tokens(plain)
     # The tokeniser only divides; how many characters come before a word is the same whatever it is read with.
     bounds = list(pairwise(accumulate(map(len, tokens), initial=0)))
     predicates = []
     for number, mark in enumerate(MARKED.finditer(line)):
         start = mark.start() - 2 * number  # without the stars of earlier marks
-        first = _count_chars(plain[:start])
-        last = first + _count_chars(mark[1])
+        first = _count_chars(plain[:start], rules)
+        last = first + _count_chars(mark[1], rules)
         touched = [index for index, (begin, end) in enumerate(bounds) if begin < last and end > first]
         predicates += [index for index in touched if any(map(str.isalnum, tokens[index]))][:1] or touched[:1]
     return tuple(tokens), predicates
 
 
-def _count_chars(text: str) -> int:
-    return sum(map(len, tokenize(text)))
+def _count_chars(text: str, rules: TextRules) -> int:
+    return sum(map(len, rules.tokens(text)))
 
 
 def _roles(examples: Sequence[RoleExample]) -> set[str]:

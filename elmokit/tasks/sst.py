@@ -37,7 +37,7 @@ from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.layers import BiRNN, Dropout, masked_max, masked_mean, masked_softmax
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
-from elmokit.text.tokens import tokenize
+from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
 """The names of the treebank's labels 0 to 4."""
@@ -139,7 +139,7 @@ def _phrase(tree: SentimentTree) -> Phrase:
 
 
 def plain_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
-    r"""The treebank's tokens as `tokenize` would have them: ``does n't -LRB- 9\/11`` becomes ``doesn 't ( 9/11``."""
+    r"""The treebank's tokens as our tokeniser would have them: ``does n't -LRB- 9\/11`` becomes ``doesn 't ( 9/11``."""
     plain = [_PLAIN.get(token, token.replace("\\", "")) for token in tokens]
     for index in range(1, len(plain)):
         if plain[index] == "n't":
@@ -147,9 +147,9 @@ def plain_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
     return tuple(plain)
 
 
-def read_text(lines: Sequence[str]) -> list[Phrase]:
+def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[Phrase]:
     """A sentence a line."""
-    phrases = [Phrase(tuple(tokenize(line)), None) for line in lines]
+    phrases = [Phrase(tuple(rules.tokens(line)), None) for line in lines]
     for number, phrase in enumerate(phrases, start=1):
         if not phrase.tokens:
             raise InputError(f"line {number}: no words; expected a sentence")

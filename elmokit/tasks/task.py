@@ -15,6 +15,7 @@ from torch import Tensor
 
 from elmokit.config import FrozenConfig
 from elmokit.tasks.inputs import Column, TokenEncoder
+from elmokit.text.tokens import TextRules
 
 Example = TypeVar("Example")
 Labels = TypeVar("Labels", bound=FrozenConfig)
@@ -59,8 +60,8 @@ class Task(Generic[Example, Labels, Target, Belief, Prediction]):
     labels: type[Labels]
     read: Callable[[Path, bool], list[Example]]
     """(file, whether it is to train on) -> examples."""
-    read_text: Callable[[Sequence[str]], list[Example]]
-    """Lines that a person typed -> examples without labels."""
+    read_text: Callable[[Sequence[str], TextRules], list[Example]]
+    """(lines that a person typed, how they are split) -> examples without labels."""
     sequences: Callable[[Example], Sequences]
     learn_labels: Callable[[Sequence[Example]], Labels]
     build: Callable[[Any, Labels, TokenEncoder], Any]

@@ -108,8 +108,8 @@ class CutWords:
         self.first_cut: str | None = None
 
     def add(self, words: Collection[str]) -> None:
-        """Count these words too."""
-        self.num_words += len(words)
+        """Count these words too; boundaries are none."""
+        self.num_words += sum(word not in _BOUNDARY_IDS for word in words)
         num_bytes = self.max_chars - 2
         for word in words:
             # A character has at most four bytes, so a short word needs no closer look.

@@ -94,6 +94,26 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
 
 
 @dataclass(frozen=True)
+class TextRules:
+    """How text that someone gives becomes sentences and tokens."""
+
+    tokenized: bool = False
+    """A line is a sentence, and its tokens stand between white space."""
+    language: str = "en"
+
+    def sentences(self, text: str) -> list[str]:
+        """The sentences of a line."""
+        return [text] if self.tokenized else split_sentences(text, language=self.language)
+
+    def tokens(self, sentence: str) -> list[str]:
+        """The tokens of a sentence."""
+        return sentence.split() if self.tokenized else tokenize(sentence, language=self.language)
+
+
+RAW_ENGLISH = TextRules()
+
+
+@dataclass(frozen=True)
 class _Prefixes:
     """A language's abbreviations: words after which a full stop does not end the sentence."""
 
