@@ -37,11 +37,19 @@ def draw_negatives(count: int, *, num_words: int, key: tuple[int, ...]) -> Negat
     while True:
         uniform = rng.random(2 * count)
         drawn = np.append(drawn, np.minimum(np.exp(uniform * np.log1p(num_words)).astype(np.int64) - 1, num_words - 1))
-        distinct, first = np.unique(drawn, return_index=True)
-        if len(distinct) >= count:
+        new = _first_times(drawn, num_words)
+        if len(new) >= count:
             break
-    by_time = np.argsort(first)[:count]
-    return Negatives(distinct[by_time], num_tries=int(first[by_time[-1]]) + 1, num_words=num_words)
+    new = new[:count]
+    return Negatives(drawn[new], num_tries=int(new[-1]) + 1, num_words=num_words)
+
+
+def _first_times(drawn: NDArray[np.int64], num_words: int) -> NDArray[np.int64]:
+    """The draws that found a word for the first time."""
+    time = np.arange(len(drawn))
+    first = np.empty(num_words, dtype=np.int64)
+    first[drawn[::-1]] = time[::-1]  # of several values for one place numpy keeps the last: here the earliest draw
+    return np.flatnonzero(first[drawn] == time)
 
 
 def log_expected_counts(ids: NDArray[np.int64], *, num_tries: int, num_words: int) -> NDArray[np.float64]:

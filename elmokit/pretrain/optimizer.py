@@ -67,12 +67,8 @@ class RunOptimizer:
 
     def step(self, rows: RowGradients | None, learning_rate: float) -> float:
         """Move every weight; return the gradients' norm before it was clipped."""
-        if rows is not None and not self._by_rows:
-            self._softmax.weight.grad = torch.zeros_like(self._softmax.weight).index_copy_(
-                0, rows.rows_R, rows.weight_RP
-            )
-            self._softmax.bias.grad = torch.zeros_like(self._softmax.bias).index_copy_(0, rows.rows_R, rows.bias_R)
-            rows = None
+        if rows is not None:
+            self._softmax.weight.grad = self._softmax.bias.grad = None
         gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
         if rows is not None:
             gradients += [rows.weight_RP, rows.bias_R]
@@ -84,6 +80,10 @@ class RunOptimizer:
             )
         if self._clip_norm is not None and norm > self._clip_norm:
             torch._foreach_mul_(gradients, self._clip_norm / norm)
+        if rows is not None and not self._by_rows:
+            self._softmax.weight.grad = _whole(self._softmax.weight, rows.rows_R, rows.weight_RP)
+            self._softmax.bias.grad = _whole(self._softmax.bias, rows.rows_R, rows.bias_R)
+            rows = None
         for group in self._whole.param_groups:
             group["lr"] = learning_rate
         self._whole.step()
@@ -123,3 +123,7 @@ class RunOptimizer:
                 # A step's number stays where torch wants it, off the GPU.
                 device = torch.device("cpu") if key == "step" else parameters[name].device
                 self._whole.state[parameters[name]][key] = value.to(device, copy=True)
+
+
+def _whole(parameter: nn.Parameter, rows_R: Tensor, gradient: Tensor) -> Tensor:
+    return torch.zeros_like(parameter).index_copy_(0, rows_R, gradient)
