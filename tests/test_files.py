@@ -188,9 +188,9 @@ def test_a_changed_input_is_another_job(tmp_path, embedder, long_text):
 def test_another_model_is_another_job(tmp_path, embedder, published_model, long_text):
     with pytest.raises(KeyboardInterrupt):
         embed_files(embedder, [long_text], tmp_path / "o.npy", tokenized=True, progress=stop_after(WINDOW_LINES + 1))
-    warm = Embedder.from_pretrained(published_model.pair, state="warm")
+    other = Embedder.from_pretrained(published_model.pair, state="reset")
     with pytest.raises(OutputError, match="other model"):
-        embed_files(warm, [long_text], tmp_path / "o.npy", tokenized=True)
+        embed_files(other, [long_text], tmp_path / "o.npy", tokenized=True)
 
 
 def test_another_start_state_is_another_job(embedder):

@@ -109,7 +109,7 @@ def test_sequences_are_told_apart_by_their_tokens_not_by_their_text(tmp_path: Pa
 
 def test_another_model_never_mixes_in(tmp_path: Path, embedder: Embedder):
     LayerStore.open(tmp_path, embedder).add(SENTENCES)
-    for other in (Embedder(toy_bilm(1)), Embedder(embedder.bilm, state="warm")):
+    for other in (Embedder(toy_bilm(1)), Embedder(embedder.bilm, state="reset")):
         store = LayerStore.open(tmp_path, other)
         assert SENTENCES[0] not in store
         store.add(SENTENCES[:2])

@@ -19,7 +19,7 @@ from test_readme import run_page
 
 from elmokit import cli
 from elmokit.embed.embedder import Embedder
-from elmokit.embed.state import to_tensors
+from elmokit.embed.state import StartStates, to_tensors
 from elmokit.errors import InputError, MissingExtraError, OutputError
 from elmokit.integrations import onnx as integration
 from elmokit.integrations.onnx import check_onnx, export_onnx
@@ -109,7 +109,8 @@ def test_zeros_inside_a_word_count_as_in_pytorch(exported: Path, published_model
     char_ids_BTC[0, 2, 1:] = 0
     found_BLTD, _ = Session(exported).run(char_ids_BTC)
     with torch.inference_mode():
-        padded = build_bilm(load_saved(published_model.pair))(torch.from_numpy(char_ids_BTC))
+        bilm = build_bilm(load_saved(published_model.pair))
+        padded = bilm(torch.from_numpy(char_ids_BTC), StartStates("warm", warm=None).begin(bilm, 1))
     assert largest_gap([found_BLTD], [padded.layers_BLTD[:, :, 1:-1].numpy()]) <= TOLERANCE
 
 
@@ -137,7 +138,7 @@ def test_the_file_is_valid_and_says_what_it_is(exported: Path) -> None:
     model = onnx.load(exported)
     assert (model.ir_version, model.opset_import[0].version, model.producer_name) == (8, 17, "elmokit")
     facts = {fact.key: fact.value for fact in model.metadata_props}
-    assert facts["state"] == "reset"
+    assert facts["state"] == "warm"
     assert '"cell_dim":24' in facts["config"]
 
 
@@ -175,7 +176,7 @@ def test_the_check_finds_a_model_that_is_another(
 ) -> None:
     assert check_onnx(exported, published_model.pair) <= TOLERANCE
     with pytest.raises(OutputError, match="differs from PyTorch by"):
-        check_onnx(exported, published_model.pair, state="warm")
+        check_onnx(exported, published_model.pair, state="reset")
     with pytest.raises(OutputError, match="differs from PyTorch by"):
         check_onnx(exported, make_published(tmp_path, seed=1).pair)
     with pytest.raises(InputError, match="no such file"):
@@ -196,10 +197,10 @@ def test_the_command_exports_checks_and_replaces_nothing_unasked(
     tmp_path: Path, published_model: PublishedModel, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model, path = [str(part) for part in published_model.pair], tmp_path / "model.onnx"
-    arguments = ["export", *model, "-o", str(path), "--state", "warm"]
+    arguments = ["export", *model, "-o", str(path), "--state", "reset"]
     assert cli.run([*arguments, "--check"]) == 0
     assert "model.onnx: within " in capfd.readouterr().err
-    assert check_onnx(path, published_model.pair, state="warm") <= TOLERANCE
+    assert check_onnx(path, published_model.pair, state="reset") <= TOLERANCE
     assert cli.run(arguments) == 1
     assert "model.onnx: exists" in capfd.readouterr().err
     assert cli.run([*arguments, "--force"]) == 0

@@ -87,7 +87,7 @@ def neighbors(
     vectors: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Static vectors (GloVe, word2vec), to compare with.")
     ] = None,
-    state: Annotated[Literal["reset", "warm"], typer.Option(help=STATE_HELP)] = "reset",
+    state: Annotated[Literal["reset", "warm"], typer.Option(help=STATE_HELP)] = "warm",
     tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
     language: Annotated[str, typer.Option(metavar="CODE", help="Of raw text, for the tokeniser.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a query.")] = False,
@@ -139,7 +139,7 @@ def pos(
     control: Annotated[
         bool, typer.Option("--control", help="Also probe a biLM of the same shape that has learned nothing.")
     ] = False,
-    state: Annotated[Literal["reset", "warm"], typer.Option(help=STATE_HELP)] = "reset",
+    state: Annotated[Literal["reset", "warm"], typer.Option(help=STATE_HELP)] = "warm",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a layer.")] = False,
 ) -> None:
     """Predict parts of speech (XPOS) from each layer, and from the mean of all.

@@ -45,7 +45,7 @@ def embed(
     state: Annotated[
         Literal["reset", "warm", "carry"],
         typer.Option(help="Every sentence begins from zero, from a settled state, or where the last one ended."),
-    ] = "reset",
+    ] = "warm",
     language: Annotated[str, typer.Option(metavar="CODE", help="Of raw text, for the tokeniser.")] = "en",
     device: Annotated[str, typer.Option(metavar="NAME", help="cpu, or cuda for a GPU.")] = "cpu",
     precision: Annotated[
@@ -127,7 +127,7 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new ONNX file.")],
     state: Annotated[
         Literal["reset", "warm"], typer.Option(help="Every sentence begins from zero, or from a settled state.")
-    ] = "reset",
+    ] = "warm",
     check: Annotated[bool, typer.Option("--check", help="Run FILE in ONNX Runtime and compare with PyTorch.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
 ) -> None:

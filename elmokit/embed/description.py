@@ -33,9 +33,9 @@ def describe_model(source: Source) -> dict[str, dict[str, Any]]:
             "skip_connections": lstm.skip_connections,
         },
         "states": {
-            "reset": "every sentence begins from zero (default)",
-            "warm": "every sentence begins from a settled state, "
-            + ("stored" if saved.start_state else "computed at every load; `elmokit convert` stores it"),
+            "warm": "every sentence begins from a settled state (default), "
+            + ("stored" if saved.start_state else "computed at first use; `elmokit convert` stores it"),
+            "reset": "every sentence begins from zero",
             "carry": "a sentence begins where the one before it ended",
         },
         "parameters": _count_parameters(saved),

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from elmokit.embed.state import StartStates, State, from_tensors, warm_state
+from elmokit.embed.state import StartStates, State, from_tensors
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLM, BiLMState, PaddedLayers
 from elmokit.model.scalar_mix import LayerNorm, ScalarMix
@@ -46,7 +46,7 @@ class Elmo(nn.Module):
         initial_weights: Sequence[float] | None = None,
         only_layer: int | None = None,
         trainable_mix: bool = True,
-        state: State = "reset",
+        state: State = "warm",
         warm: BiLMState | None = None,
     ) -> None:
         super().__init__()
@@ -65,9 +65,7 @@ class Elmo(nn.Module):
             for _ in range(num_mixes)
         )
         self.dropout = nn.Dropout(dropout)
-        if state == "warm" and warm is None:
-            warm = warm_state(bilm)
-        self._states = StartStates(state, warm=warm if state == "warm" else None)
+        self._states = StartStates(state, warm=warm)
 
     @classmethod
     def from_pretrained(
@@ -82,7 +80,7 @@ class Elmo(nn.Module):
         initial_weights: Sequence[float] | None = None,
         only_layer: int | None = None,
         trainable_mix: bool = True,
-        state: State = "reset",
+        state: State = "warm",
     ) -> "Elmo":
         """Build it around a saved biLM; ``source`` is what `Embedder.from_pretrained` takes."""
         saved = load_saved(source)
@@ -128,7 +126,7 @@ class Elmo(nn.Module):
 
 def read_layers(bilm: BiLM, char_ids_BTC: Tensor, states: StartStates) -> PaddedLayers:
     """Run padded sentences from the states that are due; gradients flow only into a biLM that is trained."""
-    padded: PaddedLayers = bilm(char_ids_BTC, states.begin(bilm.zero_state(len(char_ids_BTC))))
+    padded: PaddedLayers = bilm(char_ids_BTC, states.begin(bilm, len(char_ids_BTC)))
     states.end(padded.final)
     return padded
 

@@ -14,7 +14,7 @@ import torch
 
 from elmokit.embed.engine import Engine, Precision
 from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling, pick_layers, pool_tokens
-from elmokit.embed.state import StartStates, State, from_tensors, warm_state
+from elmokit.embed.state import StartStates, State, from_tensors
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.text.batches import batches_by_length, windows
@@ -32,14 +32,14 @@ class Embedder:
     """A biLM that turns sentences into arrays.
 
     A sentence is a list of tokens, taken as they are, or a string, which is tokenised.
-    Under ``state="reset"`` (the default) and ``"warm"`` a token's vectors depend on its sentence alone.
+    Under ``state="warm"`` (the default) and ``"reset"`` a token's vectors depend on its sentence alone.
     """
 
     def __init__(
         self,
         bilm: BiLM,
         *,
-        state: State = "reset",
+        state: State = "warm",
         precision: Precision = "fp32",
         language: str = "en",
         warm: BiLMState | None = None,
@@ -49,9 +49,7 @@ class Embedder:
         self.language = language
         self._engine = Engine(bilm.to(self.device), precision=precision)
         self.bilm = self._engine.bilm
-        if state == "warm" and warm is None:
-            warm = warm_state(self.bilm)
-        self._states = StartStates(state, warm=warm if state == "warm" else None)
+        self._states = StartStates(state, warm=warm)
         self._warned = False
 
     @classmethod
@@ -59,7 +57,7 @@ class Embedder:
         cls,
         source: str | Path | tuple[str | Path, str | Path],
         *,
-        state: State = "reset",
+        state: State = "warm",
         precision: Precision = "fp32",
         language: str = "en",
         device: torch.device | str = "cpu",
@@ -107,7 +105,7 @@ class Embedder:
         """A hash of all that vectors depend on besides their sentence: config, weights and start state."""
         settings = f"{self.bilm.config.model_dump_json()} {self.state} {self._engine.precision}"
         digest = hashlib.sha256(settings.encode())
-        start = self._states.begin(self.bilm.zero_state(1)).parts() if self.state == "warm" else {}
+        start = self._states.begin(self.bilm, 1).parts() if self.state == "warm" else {}
         for name, tensor in sorted({**self.bilm.state_dict(), **start}.items()):
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().numpy().data)
@@ -223,7 +221,7 @@ class Embedder:
             yield layers_LND[:, place].copy()
 
     def _embed_batch(self, batch: list[Sequence[str]]) -> list[Vectors]:
-        run = self._engine.run(batch, self._states.begin(self.bilm.zero_state(len(batch))))
+        run = self._engine.run(batch, self._states.begin(self.bilm, len(batch)))
         self._states.end(run.ragged.final)
         layers_LND = run.ragged.layers_LND.cpu().numpy()
         ends = np.cumsum(run.lengths)

@@ -39,18 +39,21 @@ class StartStates:
     """Gives every batch the state in which it begins, and under ``carry`` keeps the one in which it ended."""
 
     def __init__(self, policy: State, *, warm: BiLMState | None) -> None:
+        """``warm`` is the settled state if it is known; else the first batch waits until it is found."""
         if policy not in get_args(State):
             raise InputError(f"state {policy!r}; expected 'reset', 'warm' or 'carry'")
-        assert (policy == "warm") == (warm is not None)
         self.policy = policy
         self._warm = warm
         self.carried: BiLMState | None = None
 
-    def begin(self, fresh: BiLMState) -> BiLMState:
-        """The state of rows that are about to be read; ``fresh`` is theirs if they had read nothing."""
-        if self._warm is not None:
-            like = fresh.forward.hidden_LBP
-            return _for_each(self._warm, lambda part: part.to(like.device).expand(-1, like.shape[1], -1))
+    def begin(self, bilm: BiLM, num_rows: int) -> BiLMState:
+        """The state of ``num_rows`` rows that the biLM is about to read."""
+        fresh = bilm.zero_state(num_rows)
+        if self.policy == "warm":
+            if self._warm is None:
+                self._warm = warm_state(bilm)
+            device = fresh.forward.hidden_LBP.device
+            return _for_each(self._warm, lambda part: part.to(device).expand(-1, num_rows, -1))
         if self.carried is None:
             return fresh
         return _overwrite(fresh, self.carried)

@@ -23,7 +23,7 @@ from elmokit.atomic import atomic_file
 from elmokit.embed.elmo import drop_boundaries, read_layers
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layers, Vectors, pick_layers
-from elmokit.embed.state import StartStates, State, from_tensors, warm_state
+from elmokit.embed.state import StartStates, State, from_tensors
 from elmokit.errors import InputError, WeightsError
 from elmokit.integrations.allennlp_weights import rename_allennlp_weights
 from elmokit.model import scalar_mix
@@ -123,9 +123,7 @@ class Elmo(nn.Module):
         self.bilm = bilm.requires_grad_(requires_grad)
         self._keep_sentence_boundaries = keep_sentence_boundaries
         self._dropout = nn.Dropout(dropout)
-        if state == "warm" and warm is None:
-            warm = warm_state(bilm)
-        self._states = StartStates(state, warm=warm if state == "warm" else None)
+        self._states = StartStates(state, warm=warm)
         self._num_mixes = num_output_representations
         for k in range(num_output_representations):
             mix = ScalarMix(

@@ -33,7 +33,7 @@ PAGE = 4096  # where tensors begin in that file, so that it can be mapped into m
 SMALL = 1024  # bytes. Shapes stay in the graph, where they are needed to load it
 
 
-def export_onnx(source: Source, path: str | Path, *, state: State = "reset", overwrite: bool = False) -> None:
+def export_onnx(source: Source, path: str | Path, *, state: State = "warm", overwrite: bool = False) -> None:
     """Write a saved biLM as an ONNX model; ``source`` is what `Embedder.from_pretrained` takes.
 
     Weights of more than 2 GiB, which is more than ONNX holds in a file, are written beside it as ``path`` + ``.data``.
@@ -55,7 +55,7 @@ def export_onnx(source: Source, path: str | Path, *, state: State = "reset", ove
     _write(model, Path(path))
 
 
-def check_onnx(path: str | Path, source: Source, *, state: State = "reset") -> float:
+def check_onnx(path: str | Path, source: Source, *, state: State = "warm") -> float:
     """Run an exported model in ONNX Runtime and the biLM in PyTorch on a mixed batch; return the largest difference.
 
     More than 1e-5 is an error.

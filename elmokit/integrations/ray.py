@@ -38,7 +38,7 @@ class EmbedBatch:
     output: str = "embedding"
     layer: Layer = "mean"
     pool: Pooling | None = "mean"
-    state: State = "reset"
+    state: State = "warm"
     precision: Precision = "fp32"
     language: str = "en"
     device: str = "cpu"

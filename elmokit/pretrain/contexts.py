@@ -74,7 +74,7 @@ def read_contexts(
             len(indices), device=device
         ).repeat_interleave(steps_B)
         left_words_M, right_words_M = words_N[left_M], words_N[left_M + 1]
-        start = states.begin(bilm.zero_state(len(indices)))
+        start = states.begin(bilm, len(indices))
         forward_MP, backward_MP = run_both(
             executor,
             _read,

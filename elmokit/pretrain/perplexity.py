@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from elmokit.embed.state import StartStates, State, warm_state
+from elmokit.embed.state import StartStates, State
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
@@ -94,7 +94,7 @@ def measure(
         if state == "carry":
             return _measure_rows(model, corpus, vocab, num_rows, warm_up=warm_up, executor=executor)
         alone = World(0, 1, device)
-        return _measure_sentences(model, corpus, vocab, _states(model, state, warm), num_rows, alone, executor)
+        return _measure_sentences(model, corpus, vocab, StartStates(state, warm=warm), num_rows, alone, executor)
 
 
 def held_out_look(corpus: Corpus, vocab: Vocab, *, max_tokens: int) -> Callable[[Trainer], HeldOut]:
@@ -104,7 +104,7 @@ def held_out_look(corpus: Corpus, vocab: Vocab, *, max_tokens: int) -> Callable[
     def look(trainer: Trainer) -> HeldOut:
         model, world = trainer.model, trainer.world
         _check(model, corpus, vocab, NUM_ROWS)
-        states = _states(model, "warm", None)
+        states = StartStates("warm", warm=None)
         with direction_threads(world.device) as executor:
             found = _measure_sentences(model, corpus, vocab, states, NUM_ROWS, world, executor)
         return HeldOut(
@@ -171,12 +171,6 @@ def _gather(corpus: Corpus, indices: NDArray[np.int64], target_ids: NDArray[np.i
     ends = np.cumsum([len(words) for words in bounded])
     words = np.split(places.reshape(-1).astype(np.int64), ends[:-1])
     return Sentences(corpus.char_ids(distinct_W).astype(np.int64), target_ids[distinct_W], words)
-
-
-def _states(model: LanguageModel, state: State, warm: BiLMState | None) -> StartStates:
-    if state == "warm" and warm is None:
-        warm = warm_state(model.bilm)
-    return StartStates(state, warm=warm if state == "warm" else None)
 
 
 # Rows that carry their state

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmokit.embed.state import StartStates, warm_state
+from elmokit.embed.state import StartStates
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
@@ -125,9 +125,7 @@ class Scorer:
         self.model = model.to(device).eval()
         self.model.bilm.pack_weights()
         self.vocab = vocab
-        if state == "warm" and warm is None:
-            warm = warm_state(self.model.bilm)
-        self._states = StartStates(state, warm=warm if state == "warm" else None)
+        self._states = StartStates(state, warm=warm)
         self._cut_words = CutWords(max_chars=model.bilm.config.char_encoder.max_chars)
         self._warned = False
 
