@@ -63,7 +63,7 @@ def test_rows_are_shared_out_without_rest() -> None:
 
 
 def wait_for_checkpoint(run_dir: Path) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while not checkpoints(run_dir / "checkpoints"):
         assert time.monotonic() < until
         time.sleep(0.05)
