@@ -76,3 +76,59 @@ def test_weights_begin_as_the_original_program_begins() -> None:
     assert float(encoder.projection.weight.std()) == pytest.approx(512**-0.5, rel=0.02)
     tanh = CharEncoder(CharEncoderConfig(filters=((3, 512),), activation="tanh"), token_dim=128).requires_grad_(False)
     assert float(tanh.convs[0].weight.std()) == pytest.approx((3 * 16) ** -0.5, rel=0.03)
+
+
+def small_encoder() -> CharEncoder:
+    torch.manual_seed(0)
+    config = CharEncoderConfig(char_dim=4, filters=((1, 3), (2, 5)), num_highway=0)
+    return CharEncoder(config, token_dim=8)
+
+
+def char_ids(words: list[str] = WORDS) -> torch.Tensor:
+    return torch.from_numpy(encode_words(words, max_chars=50).char_ids_WC)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_weight_that_is_nan_is_not_lost(dtype: torch.dtype) -> None:
+    encoder = small_encoder().to(dtype)
+    with torch.no_grad():
+        encoder.char_embedding[ord("b")] = torch.nan
+        broken, whole = encoder(char_ids(["abacus", "ccc"]))
+    assert broken.isnan().all()
+    assert whole.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_programs_default_type_changes_nothing(dtype: torch.dtype) -> None:
+    encoder = small_encoder()
+    expected = encoder(char_ids())
+    try:
+        torch.set_default_dtype(dtype)
+        found = encoder(char_ids())
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)
+
+
+def test_gradients_and_ids_may_come_in_any_layout() -> None:
+    encoder = small_encoder()
+    weight = torch.randn(8, len(WORDS))
+    gradients = []
+    for ids in (char_ids(), char_ids().int(), char_ids().t().contiguous().t()):
+        encoder.zero_grad()
+        (encoder(ids).t() * weight).sum().backward()
+        gradients.append([parameter.grad for parameter in encoder.parameters()])
+    assert all(gradient is not None for gradient in gradients[0])
+    for others in gradients[1:]:
+        for left, right in zip(gradients[0], others, strict=True):
+            torch.testing.assert_close(right, left)
+
+
+def test_a_bias_alone_can_learn() -> None:
+    config = CharEncoderConfig(char_dim=4, filters=((1, 3),), num_highway=1)
+    encoder = CharEncoder(config, token_dim=2).requires_grad_(False)
+    assert encoder.projection is not None
+    encoder.projection.bias.requires_grad_(True)
+    encoder(char_ids()).sum().backward()
+    assert encoder.projection.bias.grad is not None

@@ -162,3 +162,13 @@ def test_weights_learn_where_biases_are_frozen(published_model: PublishedModel) 
     elmo(char_ids(SENTENCES)).mixes[0].sum().backward()
     assert weight.grad is not None
     assert weight.grad.any()
+
+
+@pytest.mark.parametrize("state", ["reset", "warm", "carry"])
+def test_it_can_be_cast_after_it_was_used(published_model: PublishedModel, state: State) -> None:
+    elmo = Elmo.from_pretrained(published_model.pair, dropout=0.0, state=state)
+    before = elmo(char_ids(SENTENCES)).mixes[0]
+    elmo.reset_state()
+    after = elmo.double()(char_ids(SENTENCES)).mixes[0]
+    assert after.dtype == torch.float64
+    torch.testing.assert_close(after.float(), before, atol=1e-5, rtol=0)

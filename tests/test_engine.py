@@ -216,3 +216,17 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     folder = published_model.options_path.parent
     subprocess.run([sys.executable, "-W", "ignore", "-c", program, str(folder)], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_programs_default_device_and_type_change_nothing(published_model: PublishedModel, precision: str) -> None:
+    expected = Embedder.from_pretrained(published_model.pair, precision=precision).embed_layers(SENTENCES)
+    try:
+        torch.set_default_device("meta")  # which has no numbers: whatever lands there is missed
+        torch.set_default_dtype(torch.bfloat16)
+        found = Embedder.from_pretrained(published_model.pair, precision=precision).embed_layers(SENTENCES)
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+    for left, right in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(left, right)

@@ -100,3 +100,8 @@ def test_impossible_options_are_refused(options: dict, message: str) -> None:
 def test_layers_of_another_model_are_refused() -> None:
     with pytest.raises(InputError, match="3 layers given to a mix of 2"):
         ScalarMix(2)(LAYERS_BLTD, MASK_BT)
+
+
+def test_a_batch_without_any_token_is_zero() -> None:
+    mixed = ScalarMix(2, layer_norm="batch")(torch.zeros(1, 2, 3, 4), torch.zeros(1, 3, dtype=torch.bool))
+    assert torch.equal(mixed, torch.zeros(1, 3, 4))

@@ -52,8 +52,8 @@ class StartStates:
         if self.policy == "warm":
             if self._warm is None:
                 self._warm = warm_state(bilm)
-            device = fresh.forward.hidden_LBP.device
-            return _for_each(self._warm, lambda part: part.to(device).expand(-1, num_rows, -1))
+            like = fresh.forward.hidden_LBP
+            return _for_each(self._warm, lambda part: part.to(like).expand(-1, num_rows, -1))
         if self.carried is None:
             return fresh
         return _overwrite(fresh, self.carried)

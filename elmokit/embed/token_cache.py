@@ -21,7 +21,7 @@ class TokenCache:
         self.num_slots = num_bytes // (4 * dim)
         self._dim, self._device = dim, device
         # Filled, so that all of its memory is there from the beginning and none is asked for later.
-        self._vectors_SP = torch.full((self.num_slots, dim), torch.nan, device=device)
+        self._vectors_SP = torch.full((self.num_slots, dim), torch.nan, dtype=torch.float32, device=device)
         self._slots: dict[str, int] = {}  # the word that was asked for longest ago comes first
         self._lock = threading.Lock()
 

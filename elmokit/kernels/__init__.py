@@ -131,8 +131,9 @@ class Kernels:
     def char_pool(self, char_ids_WK: Tensor, tables: CharTables) -> Tensor:
         """Every filter's strongest answer anywhere in each word, (W, F)."""
         num_words, num_chars = _check_windows(char_ids_WK, tables)
-        lengths_W = torch.empty(num_words, dtype=torch.int64)
-        pooled_WF = torch.empty(num_words, tables.bias.shape[0])
+        lengths_W = torch.empty(num_words, dtype=torch.int64, device="cpu")
+        # Written out: a program may have set other defaults than C writes.
+        pooled_WF = torch.empty(num_words, tables.bias.shape[0], dtype=torch.float32, device="cpu")
         failed = self._functions["char_pool"](
             _whole(char_ids_WK, num_words, num_chars, dtype=torch.int64),
             lengths_W.data_ptr(),
@@ -153,7 +154,7 @@ class Kernels:
     def char_pool_backward(self, char_ids_WK: Tensor, tables: CharTables, grad_WF: Tensor) -> Tensor:
         """The gradient of ``tables.table``, from that of the filters' strongest answers before bias and activation."""
         num_words, num_chars = _check_windows(char_ids_WK, tables)
-        lengths_W = torch.empty(num_words, dtype=torch.int64)
+        lengths_W = torch.empty(num_words, dtype=torch.int64, device="cpu")
         table_grad = torch.zeros_like(tables.table)
         failed = self._functions["char_pool_backward"](
             _whole(char_ids_WK, num_words, num_chars, dtype=torch.int64),
@@ -187,7 +188,7 @@ class Kernels:
     def matmul_int8(self, out_bG: Tensor, inputs_bP: Tensor, weight: Int8Weight, *, accumulate: bool) -> None:
         """Write ``inputs . weight^T`` to ``out_bG``, or add it."""
         num_rows = inputs_bP.shape[0]
-        room = torch.empty(min(num_rows, INT8_ROWS) * SLICE, dtype=torch.int16)
+        room = torch.empty(min(num_rows, INT8_ROWS) * SLICE, dtype=torch.int16, device="cpu")
         self._functions["matmul_int8"](
             *_rows(inputs_bP, num_rows, weight.num_inputs),
             weight.packed.data_ptr(),

@@ -64,8 +64,8 @@ def build_char_tables(
     return CharTables(
         table=torch.cat(blocks).float(),
         bias=torch.cat([bias.detach() for _, bias in convs]).float(),
-        widths=torch.tensor([weight.shape[2] for weight, _ in convs]),
-        counts=torch.tensor([weight.shape[0] for weight, _ in convs]),
+        widths=torch.tensor([weight.shape[2] for weight, _ in convs], device="cpu"),
+        counts=torch.tensor([weight.shape[0] for weight, _ in convs], device="cpu"),
         activation=activation,
     )
 

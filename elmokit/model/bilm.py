@@ -195,5 +195,5 @@ def add_boundaries(char_ids_BTC: Tensor, lengths_B: Tensor) -> Tensor:
 def boundary_chars(kind: int, like: Tensor) -> Tensor:
     """The spelling of a boundary, as long as the words of ``like``."""
     chars_C = like.new_full((like.shape[-1],), PAD_CHAR)
-    chars_C[:3] = torch.tensor([BEGIN_WORD, kind, END_WORD])
+    chars_C[:3] = like.new_tensor([BEGIN_WORD, kind, END_WORD])
     return chars_C

@@ -74,7 +74,7 @@ class CharEncoder(nn.Module):
     def _look_up(self, char_ids_WC: Tensor, kernels: Kernels) -> Tensor:
         weights, biases = zip(*self.filters(), strict=True)
         pooled_WF: Tensor = TablePool.apply(  # type: ignore[no-untyped-call]
-            kernels, char_ids_WC.contiguous(), self.config.activation, self.char_embedding, *weights, *biases
+            kernels, char_ids_WC.long().contiguous(), self.config.activation, self.char_embedding, *weights, *biases
         )
         return pooled_WF
 
@@ -135,7 +135,8 @@ class Highway(nn.Module):
 
 def _linear(linear: nn.Linear, inputs_WF: Tensor, ready: ReadyProducts, *, name: str = "") -> Tensor:
     """The layer's outputs. With packed weights a word's do not depend, to the last bit, on the words beside it."""
-    if torch.is_grad_enabled() and (linear.weight.requires_grad or inputs_WF.requires_grad):
+    learns = inputs_WF.requires_grad or linear.weight.requires_grad or linear.bias.requires_grad
+    if torch.is_grad_enabled() and learns:
         outputs: Tensor = linear(inputs_WF)
         return outputs.to(inputs_WF.dtype)  # under autocast only the product is in fewer bits
     out_WF = linear.bias.detach().repeat(len(inputs_WF), 1)

@@ -42,7 +42,7 @@ class TablePool(torch.autograd.Function):
         """The gradients of the characters' vectors, the filters and their biases."""
         char_ids_WC, pooled_WF, char_embedding, *weights = ctx.saved_tensors
         slope_WF = (pooled_WF > 0) if ctx.tables.activation == "relu" else 1 - pooled_WF * pooled_WF
-        answer_grad_WF = pooled_grad_WF * slope_WF
+        answer_grad_WF = (pooled_grad_WF * slope_WF).contiguous()
         table_grad = ctx.kernels.char_pool_backward(char_ids_WC, ctx.tables, answer_grad_WF)
         found = conv_gradients(table_grad, char_embedding, weights)
         bias_grads = answer_grad_WF.sum(dim=0).split(ctx.counts)

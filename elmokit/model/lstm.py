@@ -215,18 +215,19 @@ class _GateRoom(threading.local):
     """A thread's memory for the gates of a chunk, kept: given back and asked for again, it would leave holes."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[torch.dtype, torch.device], Tensor] = {}
+        self._kept: dict[torch.dtype, Tensor] = {}
 
     def of(self, like: Tensor, num_values: int) -> Tensor:
         """Room for so many values, to be written over by the thread's next call."""
         most_values = CHUNK_BYTES // like.element_size()
-        if num_values > most_values:  # one step of very many rows
+        # Not for one step of very many rows, nor on a GPU, where two streams of one thread would share it.
+        if num_values > most_values or not like.is_cpu:
             return like.new_empty(num_values)
-        key = (like.dtype, like.device)
-        if key not in self._kept or self._kept[key].numel() < num_values:
+        kept = self._kept.get(like.dtype)
+        if kept is None or kept.numel() < num_values:
             with torch.inference_mode(mode=False):  # what is made inside it may not be written outside
-                self._kept[key] = torch.empty(most_values, dtype=like.dtype, device=like.device)
-        return self._kept[key][:num_values]
+                kept = self._kept[like.dtype] = torch.empty(most_values, dtype=like.dtype, device="cpu")
+        return kept[:num_values]
 
 
 _gate_room = _GateRoom()

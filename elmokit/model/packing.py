@@ -25,15 +25,16 @@ class Packing:
 
 def plan_packing(lengths: Sequence[int], device: torch.device) -> Packing:
     """Plan the packing of sentences of these lengths."""
-    lengths_B = torch.tensor(lengths, dtype=torch.long)
+    lengths_B = torch.tensor(lengths, dtype=torch.long, device="cpu")  # small, and its numbers are looked at
     rows_B = torch.argsort(lengths_B, descending=True, stable=True)
     sorted_B = lengths_B[rows_B]
     first_B = (torch.cumsum(lengths_B, 0) - lengths_B)[rows_B]
     num_steps = int(sorted_B[0]) if len(lengths) else 0
     # Rows are sorted, so those longer than t are the first ones: count them by searching the lengths.
-    batch_sizes_T = torch.searchsorted(-sorted_B, -torch.arange(num_steps), right=False)
-    step_N = torch.repeat_interleave(torch.arange(num_steps), batch_sizes_T)
-    row_N = torch.arange(len(step_N)) - (torch.cumsum(batch_sizes_T, 0) - batch_sizes_T)[step_N]
+    step_T = torch.arange(num_steps, device="cpu")
+    batch_sizes_T = torch.searchsorted(-sorted_B, -step_T, right=False)
+    step_N = torch.repeat_interleave(step_T, batch_sizes_T)
+    row_N = torch.arange(len(step_N), device="cpu") - (torch.cumsum(batch_sizes_T, 0) - batch_sizes_T)[step_N]
     forward_N = first_B[row_N] + step_N
     backward_N = first_B[row_N] + sorted_B[row_N] - 1 - step_N
     return Packing(batch_sizes_T.tolist(), rows_B.to(device), forward_N.to(device), backward_N.to(device))

@@ -80,7 +80,7 @@ class ScalarMix(nn.Module):
 
 def _normalise_batch(layers_BLTD: Tensor, mask_BT: Tensor) -> Tensor:
     mask_B1T1 = mask_BT[:, None, :, None]
-    num_elements = mask_BT.sum() * layers_BLTD.shape[-1]
+    num_elements = (mask_BT.sum() * layers_BLTD.shape[-1]).clamp(min=1)  # there may be no token at all
     mean_L11 = (layers_BLTD * mask_B1T1).sum(dim=(0, 2, 3), keepdim=True) / num_elements
     centred_BLTD = (layers_BLTD - mean_L11) * mask_B1T1
     variance_L11 = centred_BLTD.square().sum(dim=(0, 2, 3), keepdim=True) / num_elements

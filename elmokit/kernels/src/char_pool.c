@@ -39,15 +39,19 @@ INLINE void answer_window(const float *table, long width, const int64_t *ids, ve
     }
 }
 
-/* Every filter's strongest answer among one or more windows. */
+/* Every filter's strongest answer among one or more windows; NaN if one of them is, which the sum remembers. */
 INLINE void strongest(const float *table, long width, const int64_t *ids, long num_windows, float *best) {
-    vec top[VECTORS], answer[VECTORS];
+    vec top[VECTORS], sum[VECTORS], answer[VECTORS];
     answer_window(table, width, ids, top);
+    UNROLL for (int v = 0; v < VECTORS; v++) sum[v] = top[v];
     for (long window = 1; window < num_windows; window++) {
         answer_window(table, width, ids + window, answer);
-        UNROLL for (int v = 0; v < VECTORS; v++) top[v] = larger(top[v], answer[v]);
+        UNROLL for (int v = 0; v < VECTORS; v++) {
+            top[v] = larger(top[v], answer[v]);
+            sum[v] += answer[v];
+        }
     }
-    UNROLL for (int v = 0; v < VECTORS; v++) store(best + v * LANES, top[v]);
+    UNROLL for (int v = 0; v < VECTORS; v++) store(best + v * LANES, choose(sum[v] != sum[v], sum[v], top[v]));
 }
 
 INLINE void finish(const float *best, const float *bias, float *pooled, int use_tanh, long count) {
