@@ -45,8 +45,9 @@ def test_lower_case_is_used_always_or_only_for_words_that_are_not_there_as_writt
     vectors = some_vectors()
     assert vectors.rows(["The", "CAT"], lower="always").tolist() == [1, 2]
     assert vectors.rows(["The", "CAT"], lower="fallback").tolist() == [3, 2]
+    assert vectors.rows(["The", "CAT"], lower="never").tolist() == [3, 0]
     with pytest.raises(InputError, match="'never'"):
-        vectors.rows(["The"], lower="never")
+        vectors.rows(["The"], lower="sometimes")
 
 
 def test_unit_length_scales_every_vector_and_leaves_zeros():

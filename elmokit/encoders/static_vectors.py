@@ -25,7 +25,7 @@ from elmokit.text.lines import Line, read_lines
 from elmokit.weights.sums import SUMS, check_sums, write_sums
 
 Vectors = NDArray[np.floating[Any]]
-Lowering = Literal["always", "fallback"]
+Lowering = Literal["always", "fallback", "never"]
 
 VECTORS, WORDS = "vectors.safetensors", "words.json"
 TENSOR = "vectors"
@@ -62,12 +62,14 @@ class StaticVectors:
     def rows(self, tokens: Iterable[str], *, lower: Lowering) -> NDArray[np.int64]:
         """The tokens' rows of the matrix, (N,): word i has row i + 1, and unknown words have row 0.
 
-        Tokens are looked up in lower case: always, or only those that are not there as they are written.
+        Tokens are looked up in lower case always, only where they are not there as they are written, or never.
         """
         if lower not in get_args(Lowering):
-            raise InputError(f"lower {lower!r}; expected 'always' or 'fallback'")
+            raise InputError(f"lower {lower!r}; expected 'always', 'fallback' or 'never'")
         if lower == "always":
             found = [self._rows.get(token.lower(), 0) for token in tokens]
+        elif lower == "never":
+            found = [self._rows.get(token, 0) for token in tokens]
         else:
             found = [self._rows.get(token) or self._rows.get(token.lower(), 0) for token in tokens]
         return np.array(found, dtype=np.int64)

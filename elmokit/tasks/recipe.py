@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from elmokit.config import FrozenConfig
+from elmokit.encoders.static_vectors import Lowering
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -20,8 +21,8 @@ class WordSettings(FrozenConfig):
     """Where they are; none: the model reads none."""
     trained: bool = False
     """Whether the vectors of the training text's words are learned further."""
-    lower: Literal["always", "fallback"] = "fallback"
-    """Look words up in lower case: always, or only those that are not there as they are written."""
+    lower: Lowering = "fallback"
+    """Look words up in lower case always, only where they are not there as they are written, or never."""
     unit_length: bool = False
 
 
