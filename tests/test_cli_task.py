@@ -14,7 +14,7 @@ import pytest
 from toy_datasets import save_toy_bilm, write_data, write_recipes
 
 from elmokit import cli
-from elmokit.cli.task_display import RunInWords
+from elmokit.cli.task_display import RunInWords, print_scores
 from elmokit.cli.task_predictions import TEXT
 from elmokit.cli.task_verbs import TaskName
 from elmokit.config import find_recipe, parse_config, read_recipe
@@ -93,7 +93,9 @@ def test_every_task_is_trained_evaluated_and_asked(home, task, capfd):
 
     Path("text.txt").write_text(ASKED[task])
     assert cli.run(["task", "predict", f"runs/{task}/model", "text.txt", "--json"]) == 0
-    assert len(capfd.readouterr().out.splitlines()) == NUM_ASKED[task]
+    said = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert len(said) == NUM_ASKED[task]
+    assert not any({"id", "document"} & one.keys() for one in said)  # each would be the first
 
 
 def test_a_run_is_told_in_plain_lines_and_a_finished_one_left_as_it_is(home, capfd):
@@ -191,8 +193,21 @@ def test_a_run_in_a_line_tells_epoch_loss_speed_time_and_the_best_score():
     assert words.finished is not None
 
 
+def test_a_run_that_goes_on_knows_its_best_score():
+    words = RunInWords(TaskRecipe(task="ner"))
+    words.hear(TaskPlan(100, 500, 50.0, num_examples=80, num_dev=9, num_parameters=7, metric="f1", best=0.75))
+    worse = DevScores(150, 6.0, {"f1": 0.25}, is_best=False)
+    words.hear(worse)
+    assert words.look(worse) == "epoch 6.00/20, dev f1 25.00 (best dev f1 75.00)"
+
+
+def test_a_files_name_is_shown_as_it_is(capfd):
+    print_scores({"dev[old].conll": {"f1": 0.5}})
+    assert capfd.readouterr().out.splitlines()[0].split() == ["score", "dev[old].conll"]
+
+
 def test_reading_has_a_rate_of_its_own_for_every_text(monkeypatch):
-    clock = iter([10.0, 14.0, 100.0, 102.0])
+    clock = iter([10.0, 14.0, 100.0, 102.0, 900.0, 902.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     words = RunInWords(TaskRecipe(task="ner"))
     for entry, text in (
@@ -200,6 +215,8 @@ def test_reading_has_a_rate_of_its_own_for_every_text(monkeypatch):
         (LayersRead(5_000, 9_000), "the biLM reads: 5,000 of 9,000 tokens, 1,000 tokens/s, 0:00:04 left"),
         (LayersRead(10, 50), "the biLM reads: 10 of 50 tokens"),
         (LayersRead(50, 50), "the biLM reads: 50 of 50 tokens, 20 tokens/s, 0:00:00 left"),
+        (LayersRead(50, 90), "the biLM reads: 50 of 90 tokens"),  # as many as before, of another text
+        (LayersRead(60, 90), "the biLM reads: 60 of 90 tokens, 5 tokens/s, 0:00:06 left"),
     ):
         words.hear(entry)
         assert words.text == text

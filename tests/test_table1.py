@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -156,6 +157,52 @@ def test_an_interrupted_table_goes_on_and_ends_as_one_that_was_not(home, tmp_pat
     assert {str(run) for run, entry in again.entries if isinstance(entry, Finished)} == {str(run) for run in runs}
     for run in runs:
         assert outcome(run.folder) == outcome(home / "whole" / run.folder.relative_to(tmp_path))
+
+
+def copy_of_one_row(home: Path, folder: Path) -> Path:
+    """A finished table of one row and one seed, to change something of."""
+    run_dir = folder / "runs"
+    for arm in ARMS:
+        shutil.copytree(home / "whole" / "snli" / arm / "seed-0", run_dir / "snli" / arm / "seed-0")
+    shutil.copy(home / "whole" / "inputs.json", run_dir)
+    return run_dir
+
+
+def change_recipe(run: TableRun, part: str, **values: Any) -> TableRun:
+    settings = getattr(run.recipe, part).model_copy(update=values)
+    return replace(run, recipe=run.recipe.model_copy(update={part: settings}))
+
+
+def test_finished_runs_stay_as_they_are_wherever_their_files_are_now(home, tmp_path):
+    run_dir = copy_of_one_row(home, tmp_path)
+    shutil.copytree(home / "data", tmp_path / "moved")
+    shutil.copytree(home / "bilm", tmp_path / "renamed")
+    runs = [
+        change_recipe(run, "words", file=str(tmp_path / "moved" / "glove.txt"))
+        for run in plan(home, run_dir, rows=["snli"], num_seeds=1)
+    ]
+    runs = [
+        run if run.arm == "baseline" else change_recipe(run, "elmo", model=str(tmp_path / "renamed")) for run in runs
+    ]
+    before = {
+        path: path.stat().st_mtime_ns for path in run_dir.rglob("*") if path.name in ("facts.json", "result.json")
+    }
+    said: list[Any] = []
+    assert run_table(
+        runs, tmp_path / "moved", run_dir, report=lambda _, entry: said.append(entry), stop=threading.Event()
+    )
+    assert [type(entry) for entry in said] == [Finished] * 3
+    assert {path.name for path, changed in before.items() if path.stat().st_mtime_ns != changed} == {"inputs.json"}
+
+
+@pytest.mark.parametrize("change", [{"epochs": 1}, {"patience": 1}])
+def test_a_finished_run_of_another_recipe_is_not_gone_on_with(home, tmp_path, change):
+    run_dir = copy_of_one_row(home, tmp_path)
+    runs = [change_recipe(run, "training", **change) for run in plan(home, run_dir, rows=["snli"], num_seeds=1)]
+    said: list[Any] = []
+    assert run_table(runs, home / "data", run_dir, report=lambda _, entry: said.append(entry), stop=threading.Event())
+    assert [type(entry) for entry in said] == [Failed] * 3
+    assert "is a finished run of another recipe; remove it to run it anew" in said[0].message
 
 
 def test_layers_are_shared_and_those_of_the_untrained_arm_removed(home):
@@ -345,6 +392,23 @@ def test_only_print_refuses_to_compare_runs_of_different_recipes(home, tmp_path,
     run_table(runs, home / "data", tmp_path, report=lambda *_: None, stop=threading.Event())
     assert cli.run(["reproduce", "table1", "--only-print", "--run-dir", str(tmp_path), "--tasks", "snli"]) == 1
     assert "untrained/seed-0: is a run of another recipe than " in capfd.readouterr().err
+
+
+def test_only_print_refuses_runs_that_read_elmo_otherwise(home, tmp_path, capfd):
+    run_dir = copy_of_one_row(home, tmp_path)
+    path = run_dir / "snli" / "elmo" / "seed-0" / "result.json"
+    result = json.loads(path.read_bytes())
+    result["recipe"]["elmo"]["dropout"] = 0.123
+    path.write_text(json.dumps(result))
+    assert cli.run(["reproduce", "table1", "--only-print", "--run-dir", str(run_dir), "--tasks", "snli"]) == 1
+    assert "is a run of another recipe than " in capfd.readouterr().err
+
+
+def test_an_interrupted_command_shows_all_that_is_finished(home, tmp_path, monkeypatch, capfd):
+    shutil.copytree(home / "whole", tmp_path / "runs")
+    monkeypatch.setattr("elmokit.analysis.table1.run_table", lambda *_, **__: False)  # stopped before its first run
+    assert cli.run([*command(home, "--run-dir", str(tmp_path / "runs"))]) == 130
+    assert "6/6" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

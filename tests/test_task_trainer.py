@@ -459,11 +459,11 @@ def test_labels_that_training_data_lacks_are_told_of_once(tmp_path: Path) -> Non
     assert len(warned) == 1
 
 
-def test_labels_and_words_are_learned_from_the_part_that_is_learned_from(tmp_path: Path) -> None:
+def test_words_are_of_the_part_that_is_learned_from_and_labels_of_all(tmp_path: Path) -> None:
     train = [*toy_data().train, Verse(("x" * 20,) * 30, ("new",) * 30)]
     run(tmp_path / "run", recipe(max_tokens=20, epochs=1), data=replace(toy_data(), train=train))
     loaded = load_task_model(tmp_path / "run" / "model", expected_task=RHYMES)
-    assert loaded.labels.tags == ("plain", "rhyme")
+    assert loaded.labels.tags == ("new", "plain", "rhyme")
     assert "x" not in loaded.columns.vocab.chars
 
 

@@ -27,6 +27,7 @@ from elmokit.atomic import atomic_file
 from elmokit.errors import ConfigError, InputError, MissingExtraError, OutputError
 from elmokit.locking import locked
 from elmokit.tasks.materials import TaskData
+from elmokit.tasks.origin import same_recipe
 from elmokit.tasks.progress import Entry, Finished, TaskPlan
 from elmokit.tasks.recipe import ElmoSettings, TaskRecipe
 from elmokit.tasks.table import get_task
@@ -35,6 +36,7 @@ from elmokit.weights.source import file_hashes, load_saved
 from elmokit.weights.sums import SHORT_HASH, sha256
 
 ARMS = BASELINE, UNTRAINED, ELMO = ("baseline", "untrained", "elmo")
+FOLDER_ENDS = ": "  # in the description of a biLM
 FACTS, INPUTS, LAYERS, UNTRAINED_LAYERS = "facts.json", "inputs.json", "layers", "untrained-layers"
 
 
@@ -125,6 +127,8 @@ def run_table(
             finished = read_result(run.folder, run.recipe)
             if finished is not None:
                 report(run, finished)
+            elif read_result(run.folder) is not None:  # to go on with it would give a run of two recipes
+                report(run, Failed(f"{run.folder}: is a finished run of another recipe; remove it to run it anew"))
             elif not _make_run(run, read, run_dir, report=report, stop=stop):
                 return False
             if not any((other.arm, other.seed) == (UNTRAINED, run.seed) for other in runs[place + 1 :]):
@@ -137,7 +141,7 @@ def read_result(folder: Path, recipe: TaskRecipe | None = None) -> Finished | No
     """How a run ended; None if it did not yet, or not by the recipe given."""
     try:
         result = json.loads((folder / RESULT).read_bytes())
-        if not (folder / MODEL).is_dir() or (recipe and result["recipe"] != recipe.model_dump(mode="json")):
+        if not (folder / MODEL).is_dir() or (recipe and not same_recipe(result["recipe"], recipe)):
             return None
         return Finished(**{field.name: result[field.name] for field in fields(Finished)})
     except FileNotFoundError:
@@ -247,12 +251,17 @@ def _check_inputs(runs: Sequence[TableRun], data_dir: Path, path: Path) -> None:
     before = read_inputs(path.parent) if path.exists() else {}
     now = _describe_inputs(runs, data_dir)
     for name in before.keys() & now.keys():
-        if before[name] != now[name]:
+        if _content(before[name]) != _content(now[name]):
             raise ConfigError(
                 f"{path.parent}: the table there has another {name} ({before[name]}, now {now[name]}); "
                 "name another folder for the runs, or give what it was begun with"
             )
     _write_json(path, before | now)
+
+
+def _content(description: str) -> str:
+    """A description without the name of a model's folder, which may be another by now."""
+    return description.rpartition(FOLDER_ENDS)[2]
 
 
 def _describe_inputs(runs: Sequence[TableRun], data_dir: Path) -> dict[str, str]:
@@ -271,7 +280,7 @@ def _describe_bilm(source: str) -> str:
     config = load_saved(source).config
     hashes = ", ".join(f"{name} {value[:SHORT_HASH]}" for name, value in sorted(file_hashes(source).items()))
     return (
-        f"{Path(source).name}: {config.num_layers} layers of width {config.width}, "
+        f"{Path(source).name}{FOLDER_ENDS}{config.num_layers} layers of width {config.width}, "
         f"{config.lstm.cell_dim:,} cells; sha256 of {hashes}"
     )
 

@@ -147,18 +147,19 @@ def _finished(datasets: Sequence[DataSet], results: Results) -> list[tuple[DataS
 
 
 def _check_alike(folders: Sequence[Path]) -> None:
-    """Refuse to set runs side by side that differ in more than ELMo and their seed."""
-    first: dict[str, object] | None = None
+    """Refuse to set runs side by side that differ in more than their seed, and whether ELMo has learned anything."""
+    firsts: dict[bool | None, tuple[Path, dict[str, object]]] = {}
     for folder in folders:
         recipe = json.loads((folder / RESULT).read_bytes())["recipe"]
-        del recipe["elmo"], recipe["training"]["seed"]
-        if first is None:
-            first = recipe
-        if recipe != first:
-            raise InputError(
-                f"{folder}: is a run of another recipe than {folders[0]}, so the two cannot be compared; "
-                "run the table again, without --only-print"
-            )
+        elmo, reads_elmo = recipe["elmo"], recipe["elmo"]["place"] != "none"
+        del recipe["training"]["seed"], elmo["model"], elmo["untrained"], recipe["words"]["file"]
+        for kind, compared in ((reads_elmo, recipe), (None, {**recipe, "elmo": None})):
+            first, expected = firsts.setdefault(kind, (folder, compared))
+            if compared != expected:
+                raise InputError(
+                    f"{folder}: is a run of another recipe than {first}, so the two cannot be compared; "
+                    "remove the older ones, and run the table again without --only-print"
+                )
 
 
 def _if_fewer(num_found: int, num_seeds: int) -> str:

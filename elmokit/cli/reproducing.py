@@ -77,6 +77,7 @@ def table1(
     """
     keep_memory()
     from elmokit.analysis.datasets import choose_datasets
+    from elmokit.analysis.table1 import read_result
     from elmokit.analysis.table1_summary import read_results
 
     datasets = choose_datasets([name for name in tasks.split(",") if name])
@@ -87,7 +88,9 @@ def table1(
         raise InputError("no data or no biLM; name both, --data and --elmo, or --only-print what there is")
     runs = _plan(datasets, data, run_dir, elmo=elmo, vectors=vectors, recipes=recipes, num_seeds=seeds)
     is_over, shown = _run(runs, data, run_dir)
-    _show(datasets, shown.results, run_dir, num_seeds=seeds, save=save)
+    finished = {(run.dataset.name, run.arm, run.seed): read_result(run.folder, run.recipe) for run in runs}
+    results = {key: one for key, one in finished.items() if one is not None}
+    _show(datasets, results, run_dir, num_seeds=seeds, save=save)
     if not is_over:
         raise KeyboardInterrupt(f"the runs are saved in {run_dir}, the same command goes on from there")
     if shown.num_failures:

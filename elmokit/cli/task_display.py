@@ -30,6 +30,7 @@ class RunInWords:
         self.finished: Finished | None = None
         self._best: DevScores | None = None
         self._step: TaskStep | None = None
+        self._reading: LayersRead | None = None
         self._reading_since = (0.0, 0)  # the time, and how many tokens were done by then
 
     def hear(self, entry: "Entry") -> None:
@@ -39,6 +40,7 @@ class RunInWords:
         if isinstance(entry, LayersRead):
             self._hear_reading(entry)
             return
+        self._reading = None
         if isinstance(entry, TaskPlan):
             self.plan, self.share = entry, None
             self.text = f"epoch 0.00/{self._num_epochs}"
@@ -73,15 +75,17 @@ class RunInWords:
         return f"loss {step.loss:.3f}, {step.examples_per_second:,.0f} examples/s, {left} left at most"
 
     def _best_score(self) -> str:
-        if self._best is None or self.plan is None:
+        if self.plan is None:
             return ""
-        return f"best dev {self.plan.metric} {percent(self._best.scores[self.plan.metric])}"
+        best = self.plan.best if self._best is None else self._best.scores[self.plan.metric]
+        return "" if best is None else f"best dev {self.plan.metric} {percent(best)}"
 
     def _hear_reading(self, entry: "LayersRead") -> None:
-        now = time.monotonic()
+        now, last = time.monotonic(), self._reading
+        if last is None or entry.num_done <= last.num_done or entry.num_tokens != last.num_tokens:
+            self._reading_since = now, entry.num_done  # a new piece of text begins
+        self._reading = entry
         since, before = self._reading_since
-        if entry.num_done < before or not since:  # a new piece of text begins
-            self._reading_since = since, before = now, entry.num_done
         self.share = entry.num_done / entry.num_tokens
         self.text = f"the biLM reads: {entry.num_done:,} of {entry.num_tokens:,} tokens"
         if now - since > SECONDS_OF_A_RATE:
@@ -121,7 +125,10 @@ class TaskRunDisplay:
         finished = self.words.finished
         assert finished is not None
         if self.words.plan is None:
-            return f"the run was finished already, after step {finished.step:,}; more epochs would go on with it"
+            return (
+                f"the run was finished already, after step {finished.step:,}; "
+                "more epochs, or more patience if that ended it, would go on with it"
+            )
         return (
             f"the run is finished, after step {finished.step:,}; the best weights are those of {finished.best_step:,}"
         )
@@ -166,11 +173,12 @@ def print_scores(scores: Mapping[str, Mapping[str, float]]) -> None:
     """Print the scores of data sets, by the names given, in percent: a row a score."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     table.add_column("score", no_wrap=True)
     for name in scores:
-        table.add_column(name, justify="right", overflow="fold")
+        table.add_column(Text(name), justify="right", overflow="fold")
     for score in next(iter(scores.values())):
         table.add_row(score.replace("_", " "), *(percent(of_data[score]) for of_data in scores.values()))
     Console(highlight=False).print(table)

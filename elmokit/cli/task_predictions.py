@@ -70,6 +70,8 @@ def show(task: AnyTask, asked: Asked, prediction: Any, *, as_json: bool) -> None
     """Print a prediction."""
     if as_json:
         said = {"line": asked.line, **task.to_json(asked.example, prediction)}
+        for name in said.keys() & {"id", "document"}:  # of typed text the line is all the name there is
+            del said[name]
         typer.echo(json.dumps(said, ensure_ascii=False))
         return
     shown = task.show(asked.example, prediction)

@@ -19,6 +19,7 @@ from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.text.batches import batches_by_length, windows
 from elmokit.text.tokens import split_sentences, tokenize
+from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm, load_saved
 
 Sentence = str | Sequence[str]
@@ -68,7 +69,19 @@ class Embedder:
         (options, weights) of a published model. ``precision="int8"`` rounds the LSTMs' weights to eight bits: faster
         on a CPU, and nearly the same vectors. ``language`` is that of raw strings, which are tokenised by its rules.
         """
-        saved = load_saved(source)
+        return cls.from_saved(load_saved(source), state=state, precision=precision, language=language, device=device)
+
+    @classmethod
+    def from_saved(
+        cls,
+        saved: SavedBiLM,
+        *,
+        state: State = "warm",
+        precision: Precision = "fp32",
+        language: str = "en",
+        device: torch.device | str = "cpu",
+    ) -> "Embedder":
+        """Make one of a biLM that was loaded already, tensors and start state."""
         warm = None if saved.start_state is None else from_tensors(saved.start_state)
         return cls(build_bilm(saved), state=state, precision=precision, language=language, warm=warm, device=device)
 

@@ -19,7 +19,7 @@ from elmokit.tasks.origin import examples_fingerprint, run_origin
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.task import Task
 from elmokit.weights.saved import SavedBiLM
-from elmokit.weights.source import build_bilm, load_saved
+from elmokit.weights.source import load_saved
 from elmokit.weights.sums import sha256
 
 AnyTask = Task[Any, Any, Any, Any, Any]
@@ -71,11 +71,11 @@ def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_d
     lengths = count_tokens(task, data.train, source="training data")
     count_tokens(task, data.dev, source="development data")
     train = [data.train[index] for index in choose_examples(lengths, recipe.training)]
-    labels = task.learn_labels(train)
+    labels = task.learn_labels(data.train)  # of all, so that runs on other parts of them can decide together
     vocab = learn_inputs(all_sequences(task, train), recipe)
     vectors = None if recipe.words.file is None else read_static_vectors(recipe.words.file)
     bilm = _find_bilm(recipe) if reads_elmo(recipe) else None
-    embedder = None if bilm is None else Embedder(build_bilm(bilm))
+    embedder = None if bilm is None else Embedder.from_saved(bilm)
     layers = None if embedder is None else LayerStore.open(layers_dir, embedder)
     fingerprints = {
         "training data": examples_fingerprint(task, train, labels),

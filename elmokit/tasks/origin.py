@@ -35,6 +35,15 @@ def check_origin(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         )
 
 
+def same_recipe(written: Mapping[str, Any], recipe: TaskRecipe) -> bool:
+    """Whether a recipe is the one that a run has written down; its files may be elsewhere by now."""
+    before, now = dict(written), recipe.model_dump(mode="json")
+    for part, name in (("words", "file"), ("elmo", "model")):
+        for values in (before, now):
+            values[part] = {**values[part], name: values[part][name] is not None}
+    return before == now
+
+
 def examples_fingerprint(
     task: Task[Any, Any, Any, Any, Any], examples: Sequence[Any], labels: FrozenConfig | None
 ) -> str:

@@ -26,6 +26,7 @@ class TaskPlan:
     num_dev: int
     num_parameters: int  # that are learned
     metric: str
+    best: float | None = None  # on the development data, in earlier pieces of the run
 
 
 @dataclass(frozen=True)

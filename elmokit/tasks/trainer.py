@@ -34,7 +34,7 @@ from elmokit.tasks.evaluation import evaluate, predict, warn_of_unknown_labels
 from elmokit.tasks.learner import START, LearnedStep, Learner, seeded
 from elmokit.tasks.materials import Materials, TaskData, all_sequences, gather_materials
 from elmokit.tasks.optimization import learned_parameters
-from elmokit.tasks.origin import check_origin, examples_fingerprint
+from elmokit.tasks.origin import check_origin, examples_fingerprint, same_recipe
 from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, Report, TaskPlan, TaskStep, event_log
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import SavedTask, build_model, save_task_model
@@ -242,7 +242,7 @@ def _finished_before(run_dir: Path, task: AnyTask, recipe: TaskRecipe, data: Tas
     """How the run ended, if an earlier piece of it has done all that is asked for, the test too."""
     try:
         result = json.loads((run_dir / RESULT).read_bytes())
-        if result["recipe"] != recipe.model_dump(mode="json") or not (run_dir / MODEL).is_dir():
+        if not same_recipe(result["recipe"], recipe) or not (run_dir / MODEL).is_dir():
             return None
         if data.read_test is not None and result["test_data"] != examples_fingerprint(task, data.read_test(), None):
             return None
@@ -260,6 +260,7 @@ def _plan(task: AnyTask, learner: Learner, materials: Materials) -> TaskPlan:
         num_dev=len(materials.dev),
         num_parameters=sum(parameter.numel() for parameter in learned_parameters(learner.model).values()),
         metric=task.metric,
+        best=None if learner.best is None else learner.best.scores[task.metric],
     )
 
 
