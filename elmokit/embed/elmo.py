@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from elmokit.embed.state import StartStates, State, from_tensors
+from elmokit.embed.state import StartStates, State, stored_state
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLM, BiLMState, PaddedLayers
 from elmokit.model.scalar_mix import LayerNorm, ScalarMix
@@ -95,7 +95,7 @@ class Elmo(nn.Module):
             only_layer=only_layer,
             trainable_mix=trainable_mix,
             state=state,
-            warm=None if saved.start_state is None else from_tensors(saved.start_state),
+            warm=stored_state(saved),
         )
 
     @property

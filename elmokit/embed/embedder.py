@@ -14,12 +14,11 @@ import torch
 
 from elmokit.embed.engine import Engine, Precision
 from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling, pick_layers, pool_tokens
-from elmokit.embed.state import StartStates, State, from_tensors
+from elmokit.embed.state import StartStates, State, stored_state
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.text.batches import batches_by_length, windows
 from elmokit.text.tokens import split_sentences, tokenize
-from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm, load_saved
 
 Sentence = str | Sequence[str]
@@ -69,21 +68,15 @@ class Embedder:
         (options, weights) of a published model. ``precision="int8"`` rounds the LSTMs' weights to eight bits: faster
         on a CPU, and nearly the same vectors. ``language`` is that of raw strings, which are tokenised by its rules.
         """
-        return cls.from_saved(load_saved(source), state=state, precision=precision, language=language, device=device)
-
-    @classmethod
-    def from_saved(
-        cls,
-        saved: SavedBiLM,
-        *,
-        state: State = "warm",
-        precision: Precision = "fp32",
-        language: str = "en",
-        device: torch.device | str = "cpu",
-    ) -> "Embedder":
-        """Make one of a biLM that was loaded already, tensors and start state."""
-        warm = None if saved.start_state is None else from_tensors(saved.start_state)
-        return cls(build_bilm(saved), state=state, precision=precision, language=language, warm=warm, device=device)
+        saved = load_saved(source)
+        return cls(
+            build_bilm(saved),
+            state=state,
+            precision=precision,
+            language=language,
+            warm=stored_state(saved),
+            device=device,
+        )
 
     @property
     def num_layers(self) -> int:

@@ -18,6 +18,7 @@ from torch import Tensor
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.text.chars import BOS_WORD, EOS_WORD, encode_words
+from elmokit.weights.saved import SavedBiLM
 
 State = Literal["reset", "warm", "carry"]
 
@@ -97,6 +98,11 @@ def to_tensors(state: BiLMState) -> dict[str, Tensor]:
 def from_tensors(tensors: Mapping[str, Tensor]) -> BiLMState:
     """The inverse of `to_tensors`."""
     return BiLMState.from_parts({name: tensor[:, None] for name, tensor in tensors.items()})
+
+
+def stored_state(saved: SavedBiLM) -> BiLMState | None:
+    """The settled state that was saved with a biLM, if there is one."""
+    return None if saved.start_state is None else from_tensors(saved.start_state)
 
 
 def _for_each(state: BiLMState, change: Callable[[Tensor], Tensor]) -> BiLMState:

@@ -23,7 +23,7 @@ from elmokit.atomic import atomic_file
 from elmokit.embed.elmo import drop_boundaries, read_layers
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layers, Vectors, pick_layers
-from elmokit.embed.state import StartStates, State, from_tensors
+from elmokit.embed.state import StartStates, State, stored_state
 from elmokit.errors import InputError, WeightsError
 from elmokit.integrations.allennlp_weights import rename_allennlp_weights
 from elmokit.model import scalar_mix
@@ -291,7 +291,7 @@ def _load_bilm(options_file: ModelFile, weight_file: ModelFile, module: BiLM | N
     """The biLM, and its start state if one was saved with it."""
     if module is None:
         saved = load_saved(_model_files(options_file, weight_file))
-        return build_bilm(saved), None if saved.start_state is None else from_tensors(saved.start_state)
+        return build_bilm(saved), stored_state(saved)
     if not isinstance(module, BiLM):
         raise InputError(f"module is a {type(module).__name__}; expected an elmokit.BiLM, or None with the two files")
     if options_file is not None or weight_file is not None:

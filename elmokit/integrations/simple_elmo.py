@@ -19,7 +19,7 @@ import numpy as np
 
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layers, Vectors, pick_layers, pool_tokens
-from elmokit.embed.state import from_tensors
+from elmokit.embed.state import stored_state
 from elmokit.errors import ElmokitWarning, InputError, WeightsError
 from elmokit.pretrain.scoring import Candidate, Scorer
 from elmokit.weights.options import MAX_JSON_BYTES
@@ -140,11 +140,10 @@ class ElmoModel:
         if self._saved is None:
             raise InputError("no model is loaded; call load(directory_or_zip) first")
         if warmup not in self._embedders:
-            start = self._saved.start_state
             self._embedders[warmup] = Embedder(
                 build_bilm(self._saved),  # shares its tensors with the other one
                 state="warm" if warmup else "reset",
-                warm=None if start is None else from_tensors(start),
+                warm=stored_state(self._saved),
             )
         return self._embedders[warmup]
 

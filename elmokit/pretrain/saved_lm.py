@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmokit.embed.state import from_tensors, to_tensors, warm_state
+from elmokit.embed.state import stored_state, to_tensors, warm_state
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
@@ -33,8 +33,8 @@ def load_language_model(folder: str | Path) -> LoadedLM:
     saved = load_folder(folder)
     softmax = Softmax(len(saved_softmax.vocab), saved.config.lstm.proj_dim)
     softmax.load_state_dict({"weight": saved_softmax.weight_VP, "bias": saved_softmax.bias_V}, assign=True)
-    start_state = None if saved.start_state is None else from_tensors(saved.start_state)
-    return LoadedLM(LanguageModel(build_bilm(saved), softmax), saved_softmax.vocab, start_state, saved.options)
+    model = LanguageModel(build_bilm(saved), softmax)
+    return LoadedLM(model, saved_softmax.vocab, stored_state(saved), saved.options)
 
 
 def save_language_model(

@@ -8,6 +8,7 @@ from typing import Any
 
 from elmokit.config import FrozenConfig
 from elmokit.embed.embedder import Embedder
+from elmokit.embed.state import stored_state
 from elmokit.encoders.static_vectors import StaticVectors, read_static_vectors
 from elmokit.errors import ConfigError, InputError
 from elmokit.model.bilm import BiLM
@@ -19,7 +20,7 @@ from elmokit.tasks.origin import examples_fingerprint, run_origin
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.task import Task
 from elmokit.weights.saved import SavedBiLM
-from elmokit.weights.source import load_saved
+from elmokit.weights.source import build_bilm, load_saved
 from elmokit.weights.sums import sha256
 
 AnyTask = Task[Any, Any, Any, Any, Any]
@@ -75,7 +76,7 @@ def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_d
     vocab = learn_inputs(all_sequences(task, train), recipe)
     vectors = None if recipe.words.file is None else read_static_vectors(recipe.words.file)
     bilm = _find_bilm(recipe) if reads_elmo(recipe) else None
-    embedder = None if bilm is None else Embedder.from_saved(bilm)
+    embedder = None if bilm is None else Embedder(build_bilm(bilm), warm=stored_state(bilm))
     layers = None if embedder is None else LayerStore.open(layers_dir, embedder)
     fingerprints = {
         "training data": examples_fingerprint(task, train, labels),

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from elmokit.atomic import atomic_folder
 from elmokit.config import FrozenConfig, parse_config
 from elmokit.embed.embedder import Embedder
+from elmokit.embed.state import stored_state
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, OutputError, WeightsError
 from elmokit.tasks.card import task_card
@@ -36,6 +37,7 @@ from elmokit.weights.folder import FORMAT as BILM_FORMAT
 from elmokit.weights.folder import load_folder, save_folder
 from elmokit.weights.options import read_json_object
 from elmokit.weights.saved import SavedBiLM, check_shapes, list_names, shapes_of
+from elmokit.weights.source import build_bilm
 from elmokit.weights.sums import SUMS, check_sum, read_sums, sha256, write_sums
 
 FORMAT: Final = "elmokit.task"
@@ -135,7 +137,7 @@ def load_task_model(folder: str | Path, *, expected_task: AnyTask | None = None)
     """Load what `save_task_model` saved, after a check of its hashes. A model of another task is refused."""
     folder = Path(folder)
     saved = _load_saved(folder, expected_task)
-    embedder = None if saved.bilm is None else Embedder.from_saved(saved.bilm)
+    embedder = None if saved.bilm is None else Embedder(build_bilm(saved.bilm), warm=stored_state(saved.bilm))
     layers = None if embedder is None else LiveLayers(embedder)
     columns = ColumnMaker(saved.recipe, saved.vocab, vectors=saved.vectors, layers=layers)
     model = build_model(saved.task, saved.recipe, saved.labels, columns)
