@@ -1,7 +1,7 @@
 # Each target makes its own environment in .venv from a bare Python >= 3.11.
 #
 #   make demo    the main job, on a small model that the demo makes
-#   make test    format, lint, types, rooms and the everyday tests: what CI runs
+#   make test    format, lint, types, rooms and tests: what CI runs
 #   make check   make test, and the slow proofs too
 #   make chaos   kill training runs at random moments, and see that they end with the same bits
 #   make clean   remove the environment, caches and builds

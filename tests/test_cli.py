@@ -260,6 +260,7 @@ def test_an_unexpected_error_is_one_line(model, capfd, monkeypatch):
     assert err == "elmokit: RuntimeError: nobody thought of this; use --debug for the traceback\n"
 
 
+@pytest.mark.long
 def test_killed_the_same_command_goes_on_to_the_same_bytes(folder, model):
     write_long_text(folder / "a.txt")
     process = start("embed", "a.txt", "-o", "out.safetensors", "-m", model, "--tokenized")
@@ -276,6 +277,7 @@ def test_killed_the_same_command_goes_on_to_the_same_bytes(folder, model):
     assert not (folder / "out.safetensors.partial").exists()
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_with_130_and_no_half_file(folder, model):
     write_long_text(folder / "a.txt")
     process = start("embed", "a.txt", "-o", "out.npy", "-m", model, "--tokenized")
@@ -289,6 +291,7 @@ def test_ctrl_c_ends_with_130_and_no_half_file(folder, model):
     assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "out.npy.partial"]
 
 
+@pytest.mark.long
 def test_a_reader_that_leaves_is_no_error_message(folder, model):
     write_long_text(folder / "a.txt")
     process = start("embed", "a.txt", "-o", "-", "-m", model, "--tokenized")
@@ -299,6 +302,7 @@ def test_a_reader_that_leaves_is_no_error_message(folder, model):
     process.stderr.close()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_one_line(folder, model):
     (folder / "a.txt").write_text("a\n")
@@ -309,6 +313,7 @@ def test_a_full_disk_is_one_line(folder, model):
     assert run.stderr == "elmokit: No space left on device\n"
 
 
+@pytest.mark.long
 def test_a_file_size_limit_keeps_the_work(folder, model):
     write_long_text(folder / "a.txt")
     limited = f"ulimit -f 128; exec {sys.executable} -m elmokit embed a.txt -o out.npy -m {model} --tokenized"

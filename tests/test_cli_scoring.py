@@ -262,8 +262,9 @@ def test_a_model_is_replaced_only_by_force(model):
     assert Path("tuned/model.safetensors").read_bytes() != before
 
 
+@pytest.mark.long
 def test_after_ctrl_c_the_same_command_goes_on(folder, model, capfd):
-    args = ["finetune", model, "text.txt", "-o", "tuned", "--tokenized", "--rows", "2", "--epochs", "60"]
+    args = ["finetune", model, "text.txt", "-o", "tuned", "--tokenized", "--rows", "2", "--epochs", "30"]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "elmokit", *args]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)

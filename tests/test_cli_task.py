@@ -73,6 +73,7 @@ def model(home: Path) -> str:
 # train
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_is_trained_evaluated_and_asked(home, task, capfd):
     assert cli.run(train(home, task)) == 0
@@ -146,6 +147,7 @@ def test_elmo_none_is_the_baseline_and_a_folder_may_be_called_by_a_number(home, 
     assert cli.run([*train(home, "ner"), "--elmo", "2024"]) == 0
 
 
+@pytest.mark.long
 def test_after_ctrl_c_the_same_command_goes_on(home):
     args = [*train(home, "ner"), "training.epochs=100000"]
     process = subprocess.Popen(

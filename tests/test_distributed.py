@@ -42,6 +42,7 @@ def newest(run_dir: Path) -> Checkpoint:
     return found
 
 
+@pytest.mark.long
 def test_two_processes_learn_what_one_does_and_another_number_can_go_on(tmp_path: Path) -> None:
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     run_alone(recipe_for(tmp_path), whole)

@@ -126,6 +126,7 @@ def test_eight_bits_are_nearly_the_same(published_model: PublishedModel) -> None
     assert np.abs(exact[0] - rounded[0]).max() > 1e-6
 
 
+@pytest.mark.long
 def test_without_kernels_everything_still_works(tmp_path: Path) -> None:
     """In a process of its own, since kernels are found once; both precisions, against the arrays found with kernels."""
     model = make_published(tmp_path)
@@ -199,6 +200,7 @@ def test_packed_weights_follow_when_the_weights_change(published_model: Publishe
         torch.testing.assert_close(bilm(ids).layers_BLTD, plain(ids).layers_BLTD, rtol=0, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_can_go_on_embedding(published_model: PublishedModel) -> None:
     """Data loaders fork, and set torch to one thread. Ours stayed behind: waiting for them would never end."""

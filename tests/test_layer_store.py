@@ -209,6 +209,7 @@ def _add_and_die(root: Path, num_calls: int) -> None:
     LayerStore.open(root, Embedder(toy_bilm())).add(SENTENCES, progress=die)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
 def test_a_killed_process_leaves_a_sound_store_and_no_lock(tmp_path: Path, embedder: Embedder):
     process = SERVER.Process(target=_add_and_die, args=(tmp_path, 6))

@@ -271,6 +271,7 @@ def newest_step(run_dir: Path) -> int:
     return json.loads((sorted((run_dir / "checkpoints").iterdir())[-1] / "state.json").read_bytes())["step"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_the_first_signal_saves_and_says_how_to_go_on(folder: Path, number: signal.Signals) -> None:
     process = start("--workers", "1")

@@ -17,6 +17,7 @@ import doctest
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -28,6 +29,8 @@ from typing import Any
 import pytest
 from published import make_published
 
+from elmokit import cli
+
 README = Path(__file__).parent.parent / "README.md"
 
 PART = re.compile(
@@ -36,6 +39,7 @@ PART = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 PRINTED = re.compile(r"^print\(.*\)  # (.+)$", re.MULTILINE)
+FOR_SHELL = re.compile(r"[|<>;&*?$`]")
 SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -81,19 +85,30 @@ def run_python(part: Part, namespace: dict[str, Any]) -> None:
 
 
 def run_command(command: str, shown: str, *, line: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}.items():
+            patch.setenv(name, value)
+        code, found = run_in_shell(command) if FOR_SHELL.search(command) else run_here(shlex.split(command)[1:])
+    if code:
+        pytest.fail(f"line {line}: `{command}` ended with {code}:\n{found}", pytrace=False)
+    check_shown(shown, found, line=line)
+
+
+def run_here(args: list[str]) -> tuple[int, str]:
+    """Exit code and output of the command without a process of its own, which would take seconds to start."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        code = cli.run(args)
+    return code, output.getvalue()
+
+
+def run_in_shell(command: str) -> tuple[int, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = os.environ | {"PATH": path, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
+    pipe, both = subprocess.PIPE, subprocess.STDOUT
     run = subprocess.run(
-        ["bash", "-c", command],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
+        ["bash", "-c", command], env=os.environ | {"PATH": path}, stdout=pipe, stderr=both, text=True, timeout=300
     )
-    if run.returncode:
-        pytest.fail(f"line {line}: `{command}` ended with {run.returncode}:\n{run.stdout}", pytrace=False)
-    check_shown(shown, run.stdout, line=line)
+    return run.returncode, run.stdout
 
 
 def run_page(page: str) -> int:
@@ -118,6 +133,7 @@ def in_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.long
 def test_the_readme_runs():
     # Of the published width, so that the page shows the shapes that its readers get.
     make_published(Path("elmo"), dim=520, projection_dim=512, filters=((1, 256), (2, 512)), n_highway=1)

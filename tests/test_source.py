@@ -104,6 +104,7 @@ def test_the_module_holds_the_saved_tensors_themselves(saved: SavedBiLM) -> None
         assert parameters[name].data_ptr() == tensor.data_ptr()
 
 
+@pytest.mark.long
 def test_building_a_module_does_not_import_the_compiler(published_model: PublishedModel) -> None:
     """The compiler brings sympy; to import both takes longer than to load the model."""
     program = (

@@ -140,6 +140,7 @@ class Stop(threading.Event):
         return [str(run) for run, entry in self.entries if isinstance(entry, TaskPlan)]
 
 
+@pytest.mark.long
 def test_an_interrupted_table_goes_on_and_ends_as_one_that_was_not(home, tmp_path):
     runs = plan(home, tmp_path)
     # In the middle of the fifth run, after it has looked at the development data once.

@@ -117,6 +117,7 @@ def assert_same(left: CorefBelief, right: CorefBelief) -> None:
 # Learning
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [None, pytest.param("both", marks=pytest.mark.slow)])
 def test_a_few_invented_stories_are_learned_by_heart(place: str | None) -> None:
     examples = stories(6)

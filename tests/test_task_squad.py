@@ -128,6 +128,7 @@ def learn(model: nn.Module, batch: Batch[Any], *, num_steps: int, rate: float) -
 # Learning
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "place", [None, "both", *(pytest.param(place, marks=pytest.mark.slow) for place in ("input", "output"))]
 )

@@ -102,6 +102,7 @@ def test_padding_and_batch_order_never_change_a_belief(place):
     np.testing.assert_allclose(shuffled, together[order], atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["none", "both"])
 def test_a_few_phrases_are_learned_by_heart(place):
     columns = make_columns(TASK, PHRASES, place=place)

@@ -103,6 +103,7 @@ def vectors(tmp_path: Path) -> str:
     return str(tmp_path / "vectors.txt")
 
 
+@pytest.mark.long
 def test_a_run_learns_a_task_that_the_trainer_has_not_heard_of(tmp_path: Path) -> None:
     asked = recipe(epochs=10, learning_rate=0.03, seed=6, model={"hidden_dim": 16, "dropout": 0.0})
     entries = run(tmp_path / "run", asked, data=toy_data(160))

@@ -62,6 +62,7 @@ def log(folder: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("negatives", [None, 40], ids=["full", "sampled"])
 def test_a_toy_text_is_learned_by_heart_in_both_directions(tmp_path: Path, negatives: int | None) -> None:
     model = toy_model(cell_dim=48, proj_dim=16)
@@ -72,6 +73,7 @@ def test_a_toy_text_is_learned_by_heart_in_both_directions(tmp_path: Path, negat
     assert found.backward < 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
 def test_a_run_that_was_stopped_twice_ends_with_the_bits_and_the_log_of_one_that_was_not(
     tmp_path: Path, optimizer: str
