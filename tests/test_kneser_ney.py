@@ -17,8 +17,8 @@ NUM_WORDS = 12
 
 def as_stream(sentences: list[list[int]]) -> Stream:
     rows = [[BEGIN, *sentence, END] for sentence in sentences]
-    words = np.array([word for row in rows for word in row], dtype=np.int64)
-    return Stream(words, np.array([place for row in rows for place in range(len(row))], dtype=np.int64))
+    words = np.array([word for row in rows for word in row], dtype=np.int32)
+    return Stream(words, np.array([place for row in rows for place in range(len(row))], dtype=np.int32))
 
 
 def some_sentences(seed: int, count: int) -> list[list[int]]:

@@ -16,6 +16,7 @@ from elmokit.text.corpus import Corpus
 from elmokit.text.vocab import Vocab
 
 Ints = NDArray[np.int64]
+Ids = NDArray[np.int32]  # of words, places, n-grams: a text of a hundred million words should fit in memory
 Floats = NDArray[np.float64]
 
 WORD_BITS = 20  # of a packed n-gram; the rest numbers its context
@@ -27,8 +28,8 @@ NOT_THERE = -1
 class Stream:
     """A text as one row of word ids, and how far each is from the beginning of its sentence."""
 
-    words: Ints
-    places: Ints
+    words: Ids
+    places: Ids
 
     @property
     def targets(self) -> Ints:
@@ -41,7 +42,8 @@ class _Order:
     """All n-grams of one length."""
 
     packed: Ints  # rising
-    discounted: Floats  # each one's count less its discount
+    counts: Ids
+    discounts: Floats  # of counts of 0, 1, 2, and 3 or more
     totals: Floats  # of every context: its counts together
     kept_back: Floats  # of every context: its discounts together
 
@@ -60,6 +62,8 @@ class KneserNey:
             raise InputError(f"order {order}; expected 1 or more")
         if not 1 < num_words <= 1 << WORD_BITS:
             raise InputError(f"{num_words:,} words; expected 2 to {1 << WORD_BITS:,}")
+        if len(text.words) > np.iinfo(np.int32).max:
+            raise InputError(f"a text of {len(text.words):,} words; expected at most {np.iinfo(np.int32).max:,}")
         orders = [_smooth(*counted) for counted in _count(text, order, num_words)]
         return cls(tuple(orders), num_words - 1)
 
@@ -67,13 +71,13 @@ class KneserNey:
         """The natural logarithm of each target's probability, in the text's order."""
         targets = text.targets
         probabilities = np.full(len(targets), 1.0 / self.num_words)
-        numbers = np.zeros(len(text.words), dtype=np.int64)  # of the context that ends before a position
+        numbers = np.zeros(len(text.words), dtype=np.int32)  # of the context that ends before a position
         for length, order in enumerate(self.orders, start=1):
             contexts = numbers[targets - 1] if length > 1 else numbers[targets]
-            packed = contexts << WORD_BITS | text.words[targets]
-            found = _find(order.packed, packed)
+            found = _find(order.packed, _pack(contexts, text.words[targets]))
             known = (contexts != NOT_THERE) & (order.totals[contexts] > 0)
-            seen = np.where(found != NOT_THERE, order.discounted[found], 0.0)
+            counts = np.where(found != NOT_THERE, order.counts[found], 0)
+            seen = counts - order.discounts[np.minimum(counts, NUM_DISCOUNTS)]
             there = contexts[known]
             shares = (seen[known] + order.kept_back[there] * probabilities[known]) / order.totals[there]
             probabilities[known] = shares
@@ -86,33 +90,35 @@ def to_stream(corpus: Corpus, vocab: Vocab, *, reverse: bool = False) -> Stream:
     """A prepared text in a vocabulary's ids; read from its end with ``reverse``."""
     lengths = corpus.lengths.astype(np.int64)
     starts = corpus.offsets[:-1] + 2 * np.arange(corpus.num_sentences)
-    words = np.empty(corpus.num_tokens + 2 * corpus.num_sentences, dtype=np.int64)
+    words = np.empty(corpus.num_tokens + 2 * corpus.num_sentences, dtype=np.int32)
     words[starts], words[starts + lengths + 1] = vocab.bos_id, vocab.eos_id
     inside = np.ones(len(words), dtype=bool)
     inside[starts] = inside[starts + lengths + 1] = False
     words[inside] = corpus.target_ids(vocab)[corpus.tokens]
-    places = np.arange(len(words)) - np.repeat(starts, lengths + 2)
+    places = (np.arange(len(words)) - np.repeat(starts, lengths + 2)).astype(np.int32)
     if not reverse:
         return Stream(words, places)
-    return Stream(words[::-1].copy(), np.repeat(lengths + 1, lengths + 2)[::-1] - places[::-1])
+    last_places = np.repeat((lengths + 1).astype(np.int32), lengths + 2)
+    return Stream(words[::-1].copy(), last_places[::-1] - places[::-1])
 
 
-def _count(text: Stream, order: int, num_words: int) -> Iterator[tuple[Ints, Ints, int]]:
+def _count(text: Stream, order: int, num_words: int) -> Iterator[tuple[Ints, Ids, int]]:
     """Of every order, its n-grams, packed and rising, their counts, and how many contexts there are.
 
     Below the highest order an n-gram counts once for every different word before it. One that begins a sentence has
     none before it, so it counts as often as it is there.
     """
-    waiting: tuple[Ints, Ints, NDArray[np.bool_], Ints, int] | None = None
-    numbers = np.zeros(len(text.words), dtype=np.int64)
+    waiting: tuple[Ints, Ids, NDArray[np.bool_], Ids, int] | None = None
+    numbers = np.zeros(len(text.words), dtype=np.int32)
     num_contexts = 1
     for length in range(1, order + 1):
         ends = np.flatnonzero(text.places >= length - 1)
         contexts = numbers[ends - 1] if length > 1 else numbers[ends]
-        packed, first, counts, number = _distinct(contexts << WORD_BITS | text.words[ends])
+        packed, first, counts, number = _distinct(_pack(contexts, text.words[ends]))
         if waiting is not None:
             below, raw, begins, before, num_below = waiting
-            yield below, np.where(begins, raw, np.bincount(before[ends[first]], minlength=len(below))), num_below
+            different = np.bincount(before[ends[first]], minlength=len(below)).astype(np.int32)
+            yield below, np.where(begins, raw, different), num_below
         if length == 1:  # all words have a number, those too that the text lacks
             packed, counts, number = _with_all_words(packed, counts, text.words, num_words)
             begins = np.zeros(num_words, dtype=bool)
@@ -120,7 +126,7 @@ def _count(text: Stream, order: int, num_words: int) -> Iterator[tuple[Ints, Int
             counts[text.words[:1]] = 0  # never predicted
         else:
             begins = text.places[ends[first]] == length - 1
-        numbers = np.full(len(text.words), NOT_THERE, dtype=np.int64)
+        numbers = np.full(len(text.words), NOT_THERE, dtype=np.int32)
         numbers[ends] = number
         waiting = packed, counts, begins, numbers, num_contexts
         num_contexts = len(packed)
@@ -128,33 +134,40 @@ def _count(text: Stream, order: int, num_words: int) -> Iterator[tuple[Ints, Int
     yield waiting[0], waiting[1], waiting[4]
 
 
-def _with_all_words(packed: Ints, counts: Ints, words: Ints, num_words: int) -> tuple[Ints, Ints, Ints]:
-    all_counts = np.zeros(num_words, dtype=np.int64)
+def _pack(contexts: Ids, words: Ids) -> Ints:
+    packed: Ints = contexts.astype(np.int64) << WORD_BITS
+    packed |= words
+    return packed
+
+
+def _with_all_words(packed: Ints, counts: Ids, words: Ids, num_words: int) -> tuple[Ints, Ids, Ids]:
+    all_counts = np.zeros(num_words, dtype=np.int32)
     all_counts[packed] = counts
     return np.arange(num_words), all_counts, words
 
 
-def _distinct(values: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _distinct(values: Ints) -> tuple[Ints, Ints, Ids, Ids]:
     """The different values, rising; where each stands; how often; and the number of every value among them."""
     by_size = np.argsort(values)
     rising = values[by_size]
     is_new = np.ones(len(values), dtype=bool)
     np.not_equal(rising[1:], rising[:-1], out=is_new[1:])
     firsts = np.flatnonzero(is_new)
-    counts = np.diff(np.append(firsts, len(values)))
-    number = np.empty(len(values), dtype=np.int64)
-    number[by_size] = np.repeat(np.arange(len(firsts)), counts)
+    counts = np.diff(firsts, append=len(values)).astype(np.int32)
+    number = np.empty(len(values), dtype=np.int32)
+    number[by_size] = np.repeat(np.arange(len(firsts), dtype=np.int32), counts)
     return rising[firsts], by_size[firsts], counts, number
 
 
-def _smooth(packed: Ints, counts: Ints, num_contexts: int) -> _Order:
-    discounts = _discounts(counts)[np.minimum(counts, NUM_DISCOUNTS)]
+def _smooth(packed: Ints, counts: Ids, num_contexts: int) -> _Order:
+    discounts = _discounts(counts)
     contexts = packed >> WORD_BITS
     return _Order(
         packed,
-        counts - discounts,
+        counts,
+        discounts,
         _sum_by(contexts, counts.astype(np.float64), num_contexts),
-        _sum_by(contexts, discounts, num_contexts),
+        _sum_by(contexts, discounts[np.minimum(counts, NUM_DISCOUNTS)], num_contexts),
     )
 
 
@@ -162,7 +175,7 @@ def _sum_by(contexts: Ints, values: Floats, num_contexts: int) -> Floats:
     return np.asarray(np.bincount(contexts, weights=values, minlength=num_contexts), dtype=np.float64)
 
 
-def _discounts(counts: Ints) -> Floats:
+def _discounts(counts: Ids) -> Floats:
     """What is taken from counts of 0, 1, 2, and 3 or more (Chen and Goodman's estimates)."""
     having = np.bincount(np.minimum(counts, NUM_DISCOUNTS + 2), minlength=NUM_DISCOUNTS + 3).astype(np.float64)
     if not having[1 : NUM_DISCOUNTS + 2].all():  # too little text to estimate from: the same for all
@@ -178,12 +191,12 @@ def _find(rising: Ints, values: Ints) -> Ints:
     return np.where(rising[places] == values, places, NOT_THERE)
 
 
-def _number(text: Stream, numbers: Ints, packed: Ints, length: int) -> Ints:
+def _number(text: Stream, numbers: Ids, packed: Ints, length: int) -> Ids:
     """The number of the n-gram that ends at each position; NOT_THERE if it was never counted."""
     if length == 1:
         return text.words.copy()
-    found = np.full(len(text.words), NOT_THERE, dtype=np.int64)
+    found = np.full(len(text.words), NOT_THERE, dtype=np.int32)
     ends = np.flatnonzero(text.places >= length - 1)
     ends = ends[numbers[ends - 1] != NOT_THERE]
-    found[ends] = _find(packed, numbers[ends - 1] << WORD_BITS | text.words[ends])
+    found[ends] = _find(packed, _pack(numbers[ends - 1], text.words[ends]))
     return found
