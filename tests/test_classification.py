@@ -1,5 +1,7 @@
 """Classes: their names, their numbers, and the choice among them."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -19,13 +21,26 @@ from elmokit.tasks.classification import (
 COLOURS = ClassLabels(classes=("red", "green", "blue"))
 
 
+@dataclass(frozen=True)
+class Example:
+    label: str | None
+
+
+def examples(*labels: str | None) -> list[Example]:
+    return [Example(label) for label in labels]
+
+
+RED = Example("red")
+
+
 def test_classes_are_those_that_occur_in_their_natural_order():
     order = tuple("gfedcba")
-    assert list_classes(["a", None, *"bcdfg", "b"], order).classes == tuple("gfdcba")
+    assert list_classes(examples("a", None, *"bcdfg", "b"), order=order).classes == tuple("gfdcba")
 
 
 def test_labels_become_the_numbers_of_their_classes():
-    assert number_classes(["blue", "red", "green"], COLOURS).classes_B.tolist() == [2, 0, 1]
+    assert number_classes(examples("blue", "red", "green"), COLOURS, True).classes_B.tolist() == [2, 0, 1]
+    assert number_classes(examples(None, "mauve"), COLOURS, False).classes_B is None  # not asked for
 
 
 @pytest.mark.parametrize(
@@ -37,27 +52,27 @@ def test_labels_become_the_numbers_of_their_classes():
 )
 def test_a_label_that_cannot_be_learned_is_refused(label, message):
     with pytest.raises(InputError, match=f"^{message}$"):
-        number_classes(["red", label], COLOURS)
+        number_classes([RED, Example(label)], COLOURS, True)
 
 
 def test_unknown_classes_are_named_and_missing_labels_are_none():
-    assert unknown_classes(["red", None, "mauve", "teal", "mauve"], COLOURS) == {"mauve", "teal"}
+    assert unknown_classes(examples("red", None, "mauve", "teal", "mauve"), COLOURS) == {"mauve", "teal"}
 
 
 def test_the_likeliest_class_is_chosen_and_the_first_of_equals():
     (belief,) = distributions(torch.tensor([[0.0, 2.0, 1.0]]))
-    choice = choose(belief, COLOURS)
+    choice = choose(belief, RED, COLOURS)
     assert choice.label == "green"
     assert list(choice.probabilities) == ["red", "green", "blue"]
     assert sum(choice.probabilities.values()) == pytest.approx(1.0)
     assert choice.probabilities["green"] / choice.probabilities["blue"] == pytest.approx(np.e)
     assert str(choice) == "green (67%)"
-    assert choose(np.array([0.2, 0.4, 0.4]), COLOURS).label == "green"
+    assert choose(np.array([0.2, 0.4, 0.4]), RED, COLOURS).label == "green"
 
 
 def test_accuracy_is_the_share_that_is_right():
     choices = [Choice(name, {name: 1.0}) for name in ("red", "red", "blue", "green", "red")]
-    assert accuracy(["red", "green", "blue", "green", "blue"], choices) == {"accuracy": 0.6}
+    assert accuracy(examples("red", "green", "blue", "green", "blue"), choices) == {"accuracy": 0.6}
 
 
 @pytest.mark.parametrize(
@@ -65,4 +80,4 @@ def test_accuracy_is_the_share_that_is_right():
 )
 def test_nothing_to_score_on_is_an_error(labels, message):
     with pytest.raises(InputError, match=message):
-        accuracy(labels, [Choice("red", {"red": 1.0})] * len(labels))
+        accuracy(examples(*labels), [Choice("red", {"red": 1.0})] * len(labels))

@@ -1,6 +1,5 @@
 """The verbs neighbors and probe: what they print where, and how they fail."""
 
-import contextlib
 import io
 import json
 import os
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from published import make_published
+from terminal import run_on_terminal
 from test_readme import run_page
 from toy import TEXT
 
@@ -55,21 +55,6 @@ def conllu(tokens: list[str]) -> str:
     """A sentence whose tags tell short words from long ones."""
     rows = [[word, "_", "_", "LONG" if len(word) > 3 else "SHORT", "_", "0", "_", "_", "_"] for word in tokens]
     return "".join("\t".join([str(number), *row]) + "\n" for number, row in enumerate(rows, start=1)) + "\n"
-
-
-class Terminal(io.StringIO):
-    """Standard output that a person looks at."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def run_on_terminal(args: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a terminal of 80 columns without colours shows."""
-    monkeypatch.setenv("TERM", "dumb")
-    with contextlib.redirect_stdout(Terminal()) as terminal:
-        assert cli.run(args) == 0
-    return terminal.getvalue().splitlines()
 
 
 def as_rows(found: list[Neighborhood]) -> list[tuple[str, ...]]:

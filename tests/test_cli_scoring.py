@@ -1,6 +1,5 @@
 """The verbs perplexity, score and finetune: what they print where, what they make, and how they fail."""
 
-import contextlib
 import inspect
 import io
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from published import PublishedModel
+from terminal import run_on_terminal
 from toy import TEXT, toy_model
 
 from elmokit import cli
@@ -44,21 +44,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(TEXT)
     return tmp_path
-
-
-class Terminal(io.StringIO):
-    """Standard output that a person looks at."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def run_on_terminal(args: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a terminal of 80 columns without colours shows."""
-    monkeypatch.setenv("TERM", "dumb")
-    with contextlib.redirect_stdout(Terminal()) as terminal:
-        assert cli.run(args) == 0
-    return terminal.getvalue().splitlines()
 
 
 def table(printed: str) -> list[dict[str, str]]:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from elmokit.atomic import atomic_folder
@@ -25,7 +25,7 @@ from elmokit.config import FrozenConfig, parse_config
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.state import stored_state
 from elmokit.encoders.static_vectors import StaticVectors
-from elmokit.errors import ConfigError, OutputError, WeightsError
+from elmokit.errors import ConfigError, WeightsError
 from elmokit.tasks.card import task_card
 from elmokit.tasks.columns import ColumnMaker, InputVocab
 from elmokit.tasks.inputs import TokenEncoder
@@ -34,9 +34,9 @@ from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.table import TASKS, get_task
 from elmokit.tasks.task import Task
 from elmokit.weights.folder import FORMAT as BILM_FORMAT
-from elmokit.weights.folder import load_folder, save_folder
+from elmokit.weights.folder import is_replaceable, load_folder, save_folder, write_tensors
 from elmokit.weights.options import read_json_object
-from elmokit.weights.saved import SavedBiLM, check_shapes, list_names, shapes_of
+from elmokit.weights.saved import SavedBiLM, check_shapes, shapes_of
 from elmokit.weights.source import build_bilm
 from elmokit.weights.sums import SUMS, check_sum, read_sums, sha256, write_sums
 
@@ -104,7 +104,7 @@ def save_task_model(saved: SavedTask, folder: str | Path, *, scores: Mapping[str
     ``scores`` go into the model card, by the names given.
     """
     folder = Path(folder)
-    with atomic_folder(folder, replace=_is_replaceable(folder)) as new:
+    with atomic_folder(folder, replace=is_replaceable(folder, form=FORMAT, known_files=KNOWN_FILES)) as new:
         if saved.vectors is not None:
             saved.vectors.save(new / VECTORS)
         if saved.bilm is not None:
@@ -120,7 +120,9 @@ def save_task_model(saved: SavedTask, folder: str | Path, *, scores: Mapping[str
         )
         (new / CONFIG).write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", "utf-8")
         (new / INPUTS).write_text(saved.vocab.model_dump_json() + "\n", "utf-8")
-        _write_tensors(saved.weights, new / TENSORS, folder)
+        # Copies, since safetensors refuses tensors that share memory.
+        weights = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in saved.weights.items()}
+        write_tensors(weights, new / TENSORS, folder)
         card = task_card(
             name=folder.resolve().name,
             task=saved.task.name,
@@ -221,25 +223,3 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         if not torch.isfinite(tensor).all():
             raise WeightsError(f"{path}: {name} holds NaN or infinite values; the model was damaged in training")
     return tensors
-
-
-def _write_tensors(tensors: Mapping[str, Tensor], path: Path, folder: Path) -> None:
-    try:
-        # Copies, since safetensors refuses tensors that share memory.
-        save_file({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}, path)
-        path.chmod((path.parent / CONFIG).stat().st_mode)  # safetensors makes it private to the user
-    except SafetensorError as error:
-        raise OutputError(f"{folder}: cannot be written: {error}; is the disk full?") from error
-
-
-def _is_replaceable(folder: Path) -> bool:
-    """Whether the folder holds a task model and nothing besides."""
-    if not (folder / CONFIG).is_file():
-        return False
-    foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in KNOWN_FILES)
-    if foreign:
-        raise OutputError(f"{folder}: also holds {list_names(foreign)}; move that away, or name another folder")
-    try:
-        return read_json_object(folder / CONFIG).get("format") == FORMAT
-    except ConfigError:
-        return False

@@ -9,7 +9,7 @@ sentences, E width of an input, D width of an encoded token, H hidden width, K c
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -160,32 +160,6 @@ def sequences(example: TokenPair) -> Sequences:
     return ([example.premise], [example.hypothesis])
 
 
-def learn_labels(examples: Sequence[TokenPair]) -> ClassLabels:
-    """The relations that occur."""
-    return list_classes((example.label for example in examples), LABELS)
-
-
-def collate(examples: Sequence[TokenPair], labels: ClassLabels, labelled: bool) -> ClassTarget:  # noqa: FBT001
-    """The relations' numbers."""
-    return number_classes([example.label for example in examples], labels) if labelled else ClassTarget(None)
-
-
-def decode(belief: Distribution, example: TokenPair, labels: ClassLabels) -> Choice:
-    """The likeliest relation."""
-    del example
-    return choose(belief, labels)
-
-
-def score(examples: Sequence[TokenPair], predictions: Sequence[Choice]) -> dict[str, float]:
-    """The share of pairs whose relation is right."""
-    return accuracy([example.label for example in examples], predictions)
-
-
-def unknown_labels(examples: Sequence[TokenPair], labels: ClassLabels) -> set[str]:
-    """Relations that the training data has no example of."""
-    return unknown_classes((example.label for example in examples), labels)
-
-
 def show(example: TokenPair, prediction: Choice) -> str:
     """The relation, then both sentences: ``entailment (97%): A man sleeps . | Someone sleeps .`` is one."""
     return f"{prediction}: {' '.join(example.premise)} | {' '.join(example.hypothesis)}"
@@ -209,13 +183,13 @@ TASK = Task(
     read=read,
     read_text=read_text,
     sequences=sequences,
-    learn_labels=learn_labels,
+    learn_labels=partial(list_classes, order=LABELS),
     build=SNLIModel,
-    collate=collate,
-    decode=decode,
+    collate=number_classes,
+    decode=choose,
     combine=mean_arrays,
-    score=score,
-    unknown_labels=unknown_labels,
+    score=accuracy,
+    unknown_labels=unknown_classes,
     show=show,
     to_json=to_json,
 )

@@ -8,6 +8,7 @@ Shapes: B phrases, T tokens, E width of an input, H hidden width, D width of wha
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -161,32 +162,6 @@ def sequences(example: Phrase) -> Sequences:
     return ([example.tokens],)
 
 
-def learn_labels(examples: Sequence[Phrase]) -> ClassLabels:
-    """The classes that occur."""
-    return list_classes((example.label for example in examples), CLASSES)
-
-
-def collate(examples: Sequence[Phrase], labels: ClassLabels, labelled: bool) -> ClassTarget:  # noqa: FBT001
-    """The classes' numbers."""
-    return number_classes([example.label for example in examples], labels) if labelled else ClassTarget(None)
-
-
-def decode(belief: Distribution, example: Phrase, labels: ClassLabels) -> Choice:
-    """The likeliest class."""
-    del example
-    return choose(belief, labels)
-
-
-def score(examples: Sequence[Phrase], predictions: Sequence[Choice]) -> dict[str, float]:
-    """The share of sentences whose class is right."""
-    return accuracy([example.label for example in examples], predictions)
-
-
-def unknown_labels(examples: Sequence[Phrase], labels: ClassLabels) -> set[str]:
-    """Classes that the training data has no example of."""
-    return unknown_classes((example.label for example in examples), labels)
-
-
 def show(example: Phrase, prediction: Choice) -> str:
     """The class, then the sentence: ``very positive (81%): What a film !`` is one."""
     return f"{prediction}: {' '.join(example.tokens)}"
@@ -209,13 +184,13 @@ TASK = Task(
     read=read,
     read_text=read_text,
     sequences=sequences,
-    learn_labels=learn_labels,
+    learn_labels=partial(list_classes, order=CLASSES),
     build=SSTModel,
-    collate=collate,
-    decode=decode,
+    collate=number_classes,
+    decode=choose,
     combine=mean_arrays,
-    score=score,
-    unknown_labels=unknown_labels,
+    score=accuracy,
+    unknown_labels=unknown_classes,
     show=show,
     to_json=to_json,
 )

@@ -9,7 +9,7 @@ SHA256SUMS           hashes of what is loaded, in the form of `sha256sum`
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, Literal, TypeGuard
@@ -80,11 +80,11 @@ def save_folder(
     name = folder.resolve().name
     with atomic_folder(folder, replace=is_replaceable(folder)) as new:
         (new / CONFIG).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-        _write_tensors(tensors, new / TENSORS, folder)
+        write_tensors(tensors, new / TENSORS, folder)
         hashed = [CONFIG, TENSORS]
         if softmax is not None:
             parts = {"weight": softmax.weight_VP, "bias": softmax.bias_V}
-            _write_tensors(_to_store(parts, half=half), new / SOFTMAX, folder)
+            write_tensors(_to_store(parts, half=half), new / SOFTMAX, folder)
             (new / VOCAB).write_bytes(softmax.vocab.to_text().encode())
             hashed += [SOFTMAX, VOCAB]
         card = model_card(saved, name=name, description=description, stored_as="float16" if half else "float32")
@@ -130,7 +130,8 @@ def load_softmax(folder: str | Path) -> SavedSoftmax:
     return SavedSoftmax(tensors["weight"], tensors["bias"], vocab)
 
 
-def _write_tensors(tensors: dict[str, Tensor], path: Path, folder: Path) -> None:
+def write_tensors(tensors: dict[str, Tensor], path: Path, folder: Path) -> None:
+    """Write a file of a folder that is being made and will be called ``folder``."""
     try:
         save_file(tensors, path, metadata={"format": "pt"})
         path.chmod((path.parent / CONFIG).stat().st_mode)  # safetensors makes it private to the user
@@ -153,15 +154,15 @@ def _to_store(tensors: Mapping[str, Tensor], *, half: bool) -> dict[str, Tensor]
     return tensors
 
 
-def is_replaceable(folder: Path) -> bool:
+def is_replaceable(folder: Path, *, form: str = FORMAT, known_files: Set[str] = KNOWN_FILES) -> bool:
     """Whether the folder holds a model of ours and nothing besides."""
     if not (folder / CONFIG).is_file():
         return False
-    foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in KNOWN_FILES)
+    foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in known_files)
     if foreign:
         raise OutputError(f"{folder}: also holds {list_names(foreign)}; move that away, or name another folder")
     try:
-        return read_json_object(folder / CONFIG).get("format") == FORMAT
+        return read_json_object(folder / CONFIG).get("format") == form
     except ConfigError:
         return False
 
