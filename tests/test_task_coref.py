@@ -14,6 +14,7 @@ import pytest
 import torch
 from coref_stories import stories, story
 from torch import Tensor, nn
+from toy_inputs import LetterLayers
 
 from elmokit.config import read_recipe
 from elmokit.errors import InputError
@@ -45,21 +46,6 @@ SIZES = {
 }
 
 
-class LetterLayers:
-    """Layers that are the letters of each word, and of the word before it."""
-
-    num_layers, width = 2, 26
-
-    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
-        parts = [torch.zeros(self.num_layers, len(tokens), self.width) for tokens in sequences]
-        for row, tokens in enumerate(sequences):
-            for place, token in enumerate(tokens):
-                letters = torch.bincount(torch.tensor([ord(char) % 26 for char in token]), minlength=26).float()
-                parts[row][0, place] = letters
-                parts[row][1, min(place + 1, len(tokens) - 1)] += letters
-        return torch.cat(parts, dim=1)
-
-
 def recipe(*, elmo: str | None = None, **training: Any) -> TaskRecipe:
     return TaskRecipe(
         task="coref",
@@ -72,7 +58,7 @@ def recipe(*, elmo: str | None = None, **training: Any) -> TaskRecipe:
 
 def columns(chosen: TaskRecipe, examples: Sequence[Document]) -> ColumnMaker:
     vocab = learn_inputs((tokens for one in examples for tokens in TASK.sequences(one)[0]), chosen)
-    return ColumnMaker(chosen, vocab, vectors=None, layers=LetterLayers() if chosen.elmo.model else None)
+    return ColumnMaker(chosen, vocab, vectors=None, layers=LetterLayers(neighbour=-1) if chosen.elmo.model else None)
 
 
 def build(chosen: TaskRecipe, examples: Sequence[Document]) -> tuple[nn.Module, CorefLabels, ColumnMaker]:

@@ -11,7 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
+from toy_inputs import LetterLayers
 
 from elmokit.config import read_recipe
 from elmokit.errors import ElmokitWarning, InputError
@@ -45,21 +46,6 @@ SIZES = {"hidden_dim": 10, "dropout": 0.1}
 LABELS = SquadLabels()
 NAMES, COLOURS, PETS = "Ann Ben Cat Dan Eve".split(), "red old wet shy".split(), "dog fox hen owl pig".split()
 TOWNS = "Rome Bonn York Lyon".split()
-
-
-class LetterLayers:
-    """Layers that are the letters of each word, and of the word after it."""
-
-    num_layers, width = 2, 26
-
-    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
-        parts = [torch.zeros(self.num_layers, len(tokens), self.width) for tokens in sequences]
-        for row, tokens in enumerate(sequences):
-            for place, token in enumerate(tokens):
-                letters = torch.bincount(torch.tensor([ord(char) % 26 for char in token]), minlength=26).float()
-                parts[row][0, place] = letters
-                parts[row][1, max(place - 1, 0)] += letters
-        return torch.cat(parts, dim=1)
 
 
 def asked(context: str, question: str, *answers: str, name: str = "q") -> AskedParagraph:
@@ -96,7 +82,7 @@ def recipe(*, elmo: str | None = None, **training: Any) -> TaskRecipe:
 
 def columns(chosen: TaskRecipe, examples: Sequence[AskedParagraph]) -> ColumnMaker:
     vocab = learn_inputs([one.context.tokens for one in examples], chosen)
-    return ColumnMaker(chosen, vocab, vectors=None, layers=LetterLayers() if chosen.elmo.model else None)
+    return ColumnMaker(chosen, vocab, vectors=None, layers=LetterLayers(neighbour=1) if chosen.elmo.model else None)
 
 
 def build(chosen: TaskRecipe, examples: Sequence[AskedParagraph]) -> tuple[nn.Module, ColumnMaker]:

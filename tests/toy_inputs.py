@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,23 @@ class NeighbourLayers:
                 near = " ".join(tokens[max(place - 1, 0) : place + 2])
                 layers_LTD[0, place] = _draw(token)
                 layers_LTD[1, place], layers_LTD[2, place] = _draw(near), _draw(near[::-1])
+        return torch.cat(parts, dim=1)
+
+
+@dataclass(frozen=True)
+class LetterLayers:
+    """The letters of each word, and in layer 1 also of the word so many places away."""
+
+    neighbour: int
+    num_layers, width = 2, 26
+
+    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
+        parts = [torch.zeros(self.num_layers, len(tokens), self.width) for tokens in sequences]
+        for layers_LTD, tokens in zip(parts, sequences, strict=True):
+            for place, token in enumerate(tokens):
+                letters = torch.bincount(torch.tensor([ord(char) % 26 for char in token]), minlength=26).float()
+                layers_LTD[0, place] = letters
+                layers_LTD[1, min(max(place - self.neighbour, 0), len(tokens) - 1)] += letters
         return torch.cat(parts, dim=1)
 
 
