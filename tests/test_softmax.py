@@ -32,6 +32,7 @@ def check_against_autograd(softmax: Softmax, found: LossGrads, loss: Tensor, lea
 @pytest.fixture(params=[2**25, 1, 3 * 8 * 8], ids=["whole", "row by row", "few rows"])
 def _piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax_module, "PIECE_BYTES", request.param)
+    monkeypatch.setattr(softmax_module, "FEWEST_ROWS", 1)
 
 
 @pytest.mark.usefixtures("_piece_bytes")
@@ -69,11 +70,26 @@ def test_every_word_as_a_candidate_is_the_full_softmax() -> None:
     torch.testing.assert_close(sampled.weight_RP, full.weight_RP)
 
 
-@pytest.mark.usefixtures("_piece_bytes")
-def test_negative_log_probs_are_the_full_softmaxs() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("tile_bytes", "tile_rows"), [(2**20, 512), (1, 1), (4 * 2 * 3, 2), (4 * 3 * 4, 3)])
+def test_negative_log_probs_are_the_full_softmaxs(
+    tile_bytes: int, tile_rows: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(softmax_module, "TILE_BYTES", tile_bytes)
+    monkeypatch.setattr(softmax_module, "TILE_ROWS", tile_rows)
     softmax, hidden, targets = make()
     expected = functional.cross_entropy(hidden @ softmax.weight.t() + softmax.bias, targets, reduction="none")
-    torch.testing.assert_close(softmax.negative_log_probs(hidden, targets), expected.detach())
+    found = softmax.to(dtype).negative_log_probs(hidden.to(dtype), targets)
+    torch.testing.assert_close(found, expected.detach().to(dtype), rtol=1e-5, atol=1e-5)
+
+
+def test_no_word_is_less_surprising_than_not_at_all_and_nan_stays() -> None:
+    torch.manual_seed(1)
+    softmax, hidden = Softmax(50, 128), torch.randn(50, 128)
+    with torch.no_grad():
+        softmax.weight.copy_(10 * hidden)  # every word is certain, and its logit so large that it is rounded
+    assert (softmax.negative_log_probs(hidden, torch.arange(50)) >= 0).all()
+    assert softmax.negative_log_probs(torch.full((2, 128), torch.nan), torch.arange(2)).isnan().all()
 
 
 def test_huge_logits_do_not_overflow() -> None:

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from elmokit.model.products import kernels_for
 
 PIECE_BYTES = 4 * 2**20  # of logits at once: what is near the processor, for they are read several times
+FEWEST_ROWS = 128  # of logits at once, whatever they take: they share a visit to all words' weights
+TILE_BYTES, TILE_ROWS = 2**20, 512  # of logits at once where nothing is learned: positions by some of the words
 
 
 class Softmax(nn.Module):
@@ -27,12 +29,21 @@ class Softmax(nn.Module):
 
     @torch.no_grad()
     def negative_log_probs(self, hidden_NP: Tensor, targets_N: Tensor) -> Tensor:
-        """How surprising each target is, in nats, (N,), over the whole vocabulary."""
+        """How surprising each target is, in nats, (N,), over the whole vocabulary.
+
+        Positions by words is a large matrix; it is made tile by tile, and only its rows' sums are kept.
+        """
+        true_N = (hidden_NP * self.weight[targets_N]).sum(dim=1) + self.bias[targets_N]
         surprises = []
-        for piece in _pieces(len(hidden_NP), num_columns=len(self.bias)):
-            logits_nV = torch.addmm(self.bias, hidden_NP[piece], self.weight.t())
-            true_n = logits_nV.gather(1, targets_N[piece, None]).squeeze(1)
-            surprises.append(torch.logsumexp(logits_nV, dim=1) - true_n)
+        for piece in _pieces(len(hidden_NP), size=TILE_ROWS):
+            hidden_nP, top_n = hidden_NP[piece], true_N[piece]
+            total_n = torch.zeros_like(top_n)
+            for words in _pieces(len(self.bias), size=max(1, TILE_BYTES // (4 * len(hidden_nP)))):
+                logits_nv = torch.addmm(self.bias[words], hidden_nP, self.weight[words].t())
+                lower_n = top_n
+                _, top_n, sum_n = _powers(logits_nv, lower_n)
+                total_n = total_n * (lower_n - top_n).exp_() + sum_n
+            surprises.append((total_n.log_() + top_n - true_N[piece]).clamp_(min=0.0))  # of rounding
         return torch.cat(surprises) if surprises else hidden_NP.new_empty(0)
 
 
@@ -95,7 +106,7 @@ def _cross_entropy(
     weight_grad_KP = torch.zeros_like(weight_KP)
     bias_grad_K = torch.zeros_like(offset_K)
     true_grad_N = torch.empty_like(true_N)
-    for piece in _pieces(len(hidden_NP), num_columns=len(ids_K)):
+    for piece in _pieces(len(hidden_NP), size=max(FEWEST_ROWS, PIECE_BYTES // (4 * max(1, len(ids_K))))):
         logits_nK = torch.addmm(offset_K, hidden_NP[piece], weight_KP.t())
         hit_n = (own_column_N[piece] >= 0).nonzero().squeeze(1)
         logits_nK[hit_n, own_column_N[piece][hit_n]] = -torch.inf
@@ -130,6 +141,5 @@ def _powers(logits_nK: Tensor, apart_n: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return powers_nK, top_n, powers_nK.sum(dim=1)
 
 
-def _pieces(num_rows: int, *, num_columns: int) -> list[slice]:
-    size = max(1, PIECE_BYTES // (4 * max(1, num_columns)))
-    return [slice(first, min(first + size, num_rows)) for first in range(0, num_rows, size)]
+def _pieces(count: int, *, size: int) -> list[slice]:
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]

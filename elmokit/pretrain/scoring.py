@@ -22,7 +22,6 @@ from elmokit.embed.state import StartStates
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
-from elmokit.model.softmax import PIECE_BYTES
 from elmokit.pretrain.contexts import WINDOW_WORDS, Contexts, Sentences, read_contexts
 from elmokit.pretrain.perplexity import exp_or_inf
 from elmokit.pretrain.saved_lm import check_belongs, load_language_model
@@ -34,6 +33,7 @@ LogProbs = NDArray[np.float32]
 Result = TypeVar("Result")
 
 BATCH_SIZE = 64
+PIECE_BYTES = 32 * 2**20  # of log-probabilities at once, where the likeliest words are looked for
 
 
 @dataclass(frozen=True, eq=False)
