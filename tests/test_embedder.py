@@ -99,6 +99,10 @@ def test_strings_are_tokenised_and_lists_taken_as_they_are(embedder: Embedder) -
     from_tokens = embedder.embed_layers([["The", "bank", "closed", "."]])[0]
     np.testing.assert_array_equal(from_text, from_tokens)
     assert embedder.embed_layers([["The bank closed."]])[0].shape[1] == 1
+    [(_, unordered)] = embedder.iter_unordered(["The bank closed."])
+    np.testing.assert_array_equal(unordered, from_tokens)
+    with pytest.raises(InputError, match=r"a token is 3, of type int"):
+        list(embedder.iter_unordered([["The", 3]]))
 
 
 def test_tokens_are_one_layer_or_the_mean(embedder: Embedder) -> None:

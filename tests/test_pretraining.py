@@ -255,8 +255,8 @@ def test_vocab_lists_specials_then_words_by_falling_count(folder: Path, capfd: p
 
 
 def test_vocab_splits_paragraphs_as_a_run_does(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (folder / "a.txt").write_text("It rose. We fled.\n")
-    for options, num_sentences in (([], 1), (["--split"], 2)):
+    (folder / "a.txt").write_text("It rose. We\nfled.\n")
+    for options, num_sentences in (([], 2), (["--split"], 3), (["--wrapped"], 2), (["--split", "--wrapped"], 2)):
         assert cli.run(["vocab", "a.txt", "-o", "v.txt", *options]) == 0
         assert f"and {num_sentences} sentences" in capfd.readouterr().err
 

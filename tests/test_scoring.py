@@ -122,6 +122,13 @@ def test_a_string_is_tokenised(scorer: Scorer) -> None:
     assert score.tokens == ("The", "river", "rose", ",", "again", ".")
 
 
+def test_a_string_is_tokenised_by_the_rules_of_its_language(pair: Pair, tmp_path: Path) -> None:
+    save_language_model(pair.model, pair.vocab, tmp_path / "lm")
+    scorer = Scorer.from_pretrained(tmp_path / "lm", language="fr")
+    assert scorer.score(["L'homme est là."])[0].tokens == ("L'", "homme", "est", "là", ".")
+    assert [place.token for place in scorer.predict(["C'est là"])[0]] == ["C'", "est", "là"]
+
+
 def test_an_empty_sentence_is_scored_by_its_boundaries(pair: Pair, scorer: Scorer) -> None:
     [score] = scorer.score([[]])
     expected = -pair.oracle.surprises(0, [], pair.oracle.zero(0))[0]

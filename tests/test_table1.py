@@ -422,6 +422,7 @@ def test_an_interrupted_command_shows_all_that_is_finished(home, tmp_path, monke
         (["--vectors", "nowhere.txt"], r"nowhere\.txt: cannot be read: No such file"),
         (["--recipes", "nowhere"], r"nowhere/ner\.toml: no such recipe"),
         (["--only-print", "--run-dir", "nowhere"], "nowhere: no table was begun there"),
+        (["--save", "nowhere/tasks.md"], r"nowhere/tasks\.md: there is no folder nowhere; make it first"),
     ],
 )
 def test_a_table_that_cannot_be_made_is_one_line(home, tmp_path, monkeypatch, capfd, options, message):

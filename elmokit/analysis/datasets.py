@@ -1,4 +1,4 @@
-"""The data of our Table 1: which files, as they are published, and how they are divided where they come in one piece.
+"""The data of our Table 1: which files, and how they are divided where they come in one piece.
 
 They stand in for the paper's sets, which are not free. A table says which data it used.
 """

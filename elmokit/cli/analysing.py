@@ -15,6 +15,7 @@ from elmokit.cli.app import app
 from elmokit.cli.embedding import MODEL_HELP, model_source
 from elmokit.cli.messages import on_terminal
 from elmokit.cli.neighbor_display import Found, show_neighbors
+from elmokit.cli.text_options import Language, Tokenized
 from elmokit.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,13 +89,13 @@ def neighbors(
         Path | None, typer.Option(metavar="FILE", help="Static vectors (GloVe, word2vec), to compare with.")
     ] = None,
     state: Annotated[Literal["reset", "warm"], typer.Option(help=STATE_HELP)] = "warm",
-    tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
-    language: Annotated[str, typer.Option(metavar="CODE", help="Of raw text, for the tokeniser.")] = "en",
+    tokenized: Tokenized = False,
+    language: Language = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a query.")] = False,
 ) -> None:
     """Find the tokens of a text that are nearest to a word in its context.
 
-    Without --context, the word starts from a few places of the text that are as different as its vectors say.
+    Without --context, it starts from three places of the text that stand for the word's uses.
     """
     source = _source(model)
     from elmokit.analysis.neighbors import find_neighbors, find_static_neighbors

@@ -12,6 +12,7 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.messages import say
+from elmokit.cli.text_options import Language, Tokenized
 from elmokit.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ What OUT holds, by its suffix. Lines are counted from 0 over all inputs.
                 width)
   .jsonl        an object a line: line, tokens, vectors
 
-Pooled, a line is one vector, and there are no offsets. Shards are pieces in order: put them one after the other."""
+Pooled, a line is one vector, and there are no offsets. Shards are pieces in order; in each, offsets begin anew, and
+i is counted from its first line."""
 MODEL_HELP = "A folder, or the two files of a published model: its options.json and its .hdf5."
 
 
@@ -46,10 +48,11 @@ def embed(
         Literal["reset", "warm", "carry"],
         typer.Option(help="Every sentence begins from zero, from a settled state, or where the last one ended."),
     ] = "warm",
-    language: Annotated[str, typer.Option(metavar="CODE", help="Of raw text, for the tokeniser.")] = "en",
+    language: Language = "en",
     device: Annotated[str, typer.Option(metavar="NAME", help="cpu, or cuda for a GPU.")] = "cpu",
     precision: Annotated[
-        Literal["fp32", "int8"], typer.Option(help="int8 is faster, with nearly the same vectors.")
+        Literal["fp32", "int8"],
+        typer.Option(help="int8 is faster with compiled kernels, and gives nearly the same vectors."),
     ] = "fp32",
     file_format: Annotated[
         Literal["safetensors", "hdf5", "npy", "jsonl"] | None,
@@ -63,9 +66,11 @@ def embed(
         str, typer.Option(metavar="WHICH", help="all, mean, a layer's number, or a weighted sum: mix:0.2,0.5,0.3")
     ] = "all",
     pool: Annotated[Literal["none", "mean", "max"], typer.Option(help="Make a line's tokens one vector.")] = "none",
-    tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
+    tokenized: Tokenized = False,
     batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Sentences that run together.")] = 64,
-    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Do part I of N, into OUT-0000I-of-0000N.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Do part I of N (from 1), into NAME-0000I-of-0000N.SUFFIX.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
 ) -> None:
     """Turn text into vectors, a line a sentence.

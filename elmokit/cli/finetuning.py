@@ -13,6 +13,7 @@ from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import is_first_process, say
 from elmokit.cli.run_display import RunDisplay, run_shown
 from elmokit.cli.stopping import stop_by_signal
+from elmokit.cli.text_options import Language, Split, Tokenized, Wrapped
 from elmokit.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -50,9 +51,10 @@ def finetune(
         int, typer.Option(metavar="N", help="Streams of text side by side: fewer make more and smaller steps.")
     ] = 128,
     learning_rate: Annotated[float, typer.Option(metavar="RATE", help="Of Adagrad.")] = 0.2,
-    tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
-    split: Annotated[bool, typer.Option("--split", help="Lines are paragraphs; split them into sentences.")] = False,
-    language: Annotated[str, typer.Option(help="Whose rules split raw text into tokens.")] = "en",
+    tokenized: Tokenized = False,
+    split: Split = False,
+    wrapped: Wrapped = False,
+    language: Language = "en",
     run_dir: Annotated[
         Path | None,
         typer.Option(
@@ -79,7 +81,12 @@ def finetune(
     from elmokit.pretrain.recipe import DataSettings
 
     data = DataSettings(
-        train=tuple(files), heldout=tuple(heldout or ()), tokenized=tokenized, split=split, language=language
+        train=tuple(files),
+        heldout=tuple(heldout or ()),
+        tokenized=tokenized,
+        split=split,
+        wrapped=wrapped,
+        language=language,
     )
     asked = {
         "training": {"epochs": epochs, "num_rows": rows, "learning_rate": learning_rate},

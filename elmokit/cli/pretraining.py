@@ -12,6 +12,7 @@ from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import is_first_process, say
 from elmokit.cli.run_display import run_shown
 from elmokit.cli.stopping import stop_by_signal
+from elmokit.cli.text_options import Language, Split, Tokenized, Wrapped
 
 if TYPE_CHECKING:
     from elmokit.pretrain.run import HeldOut, LogLine, RunPlan
@@ -85,9 +86,10 @@ def vocab(
         int | None, typer.Option(min=4, metavar="N", help="At most so many words, the three specials too.")
     ] = None,
     min_count: Annotated[int, typer.Option(min=1, metavar="N", help="Leave out words seen less often.")] = 1,
-    tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
-    split: Annotated[bool, typer.Option("--split", help="Lines are paragraphs; split them into sentences.")] = False,
-    language: Annotated[str, typer.Option(help="Whose rules split raw text into tokens.")] = "en",
+    tokenized: Tokenized = False,
+    split: Split = False,
+    wrapped: Wrapped = False,
+    language: Language = "en",
     workers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Processes that count.  [default: one a core]")
     ] = None,
@@ -103,6 +105,7 @@ def vocab(
         beside=output,
         tokenized=tokenized,
         split=split,
+        wrapped=wrapped,
         language=language,
         num_workers=workers or os.cpu_count() or 1,
     )

@@ -11,7 +11,7 @@ from elmokit.cli.app import app
 from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import say
 from elmokit.cli.stopping import stop_by_signal
-from elmokit.errors import ElmokitError, InputError
+from elmokit.errors import ElmokitError, InputError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +80,8 @@ def table1(
     from elmokit.analysis.table1 import read_result
     from elmokit.analysis.table1_summary import read_results
 
+    if save is not None and not save.absolute().parent.is_dir():  # found out now, not after a night
+        raise OutputError(f"{save}: there is no folder {save.parent}; make it first, or write elsewhere")
     datasets = choose_datasets([name for name in tasks.split(",") if name])
     if only_print:
         _show(datasets, read_results(run_dir, datasets, num_seeds=seeds), run_dir, num_seeds=seeds, save=save)

@@ -15,6 +15,7 @@ import typer
 from elmokit.cli.app import app
 from elmokit.cli.messages import on_terminal, say
 from elmokit.cli.score_display import ScoredLine, display_for
+from elmokit.cli.text_options import Language, Split, Tokenized, Wrapped
 from elmokit.errors import InputError, WeightsError
 
 if TYPE_CHECKING:
@@ -56,16 +57,17 @@ def perplexity(
         ),
     ] = None,
     all_states: Annotated[bool, typer.Option("--all-states", help="Measure with each of the three states.")] = False,
-    tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
-    split: Annotated[bool, typer.Option("--split", help="Lines are paragraphs; split them into sentences.")] = False,
-    language: Annotated[str, typer.Option(help="Whose rules split raw text into tokens.")] = "en",
+    tokenized: Tokenized = False,
+    split: Split = False,
+    wrapped: Wrapped = False,
+    language: Language = "en",
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the first sentences, so many tokens.")
+        int | None, typer.Option(min=1, metavar="N", help="Read only the first N tokens, in whole sentences.")
     ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Processes that prepare text.  [default: one a core]")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line and state.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: a line for each state.")] = False,
 ) -> None:
     """Measure how well a model predicts a text.
 
@@ -90,6 +92,7 @@ def perplexity(
             Path(folder) / "text",
             tokenized=tokenized,
             split=split,
+            wrapped=wrapped,
             language=language,
             max_chars=loaded.model.bilm.config.char_encoder.max_chars,
             num_workers=workers or os.cpu_count() or 1,
@@ -115,8 +118,8 @@ def score(
     state: Annotated[
         Literal["reset", "warm"], typer.Option(help="Every sentence begins from zero, or from a settled state.")
     ] = "warm",
-    tokenized: Annotated[bool, typer.Option("--tokenized", help="Tokens stand between white space.")] = False,
-    language: Annotated[str, typer.Option(help="Whose rules split raw text into tokens.")] = "en",
+    tokenized: Tokenized = False,
+    language: Language = "en",
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the log-probability of every token.")] = False,
     top_k: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Print the N likeliest words in every token's place.")

@@ -14,6 +14,7 @@ from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import say
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.task_display import print_scores, task_run_shown
+from elmokit.cli.text_options import Language
 from elmokit.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def predict(
     tokenized: Annotated[
         bool, typer.Option("--tokenized", help="Tokens stand between white space; a line is a sentence.")
     ] = False,
-    language: Annotated[str, typer.Option(metavar="CODE", help="Of raw text, for the tokeniser.")] = "en",
+    language: Language = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a prediction.")] = False,
 ) -> None:
     """Say what a model makes of text."""

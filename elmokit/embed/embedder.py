@@ -66,7 +66,8 @@ class Embedder:
 
         ``source`` is a folder of ours, a folder with ``options.json`` and one ``.hdf5``, or a pair of paths
         (options, weights) of a published model. ``precision="int8"`` rounds the LSTMs' weights to eight bits: faster
-        on a CPU, and nearly the same vectors. ``language`` is that of raw strings, which are tokenised by its rules.
+        on a CPU with compiled kernels, and nearly the same vectors. ``language`` is that of raw strings, which are
+        tokenised by its rules.
         """
         saved = load_saved(source)
         return cls(
@@ -150,11 +151,9 @@ class Embedder:
             yield from self._embed_window(window, batch_size)
         self._warn_of_cut_words()
 
-    def iter_unordered(
-        self, sentences: Sequence[Sequence[str]], *, batch_size: int = 64
-    ) -> Iterator[tuple[int, Vectors]]:
-        """Yield (index, layers) of tokenised sentences as they are computed: batch by batch of like length."""
-        for index, layers_LTD in self._iter_views(sentences, batch_size):
+    def iter_unordered(self, sentences: Sequence[Sentence], *, batch_size: int = 64) -> Iterator[tuple[int, Vectors]]:
+        """Yield (index, layers) of sentences as they are computed: batch by batch of like length."""
+        for index, layers_LTD in self._iter_views([self._as_tokens(sentence) for sentence in sentences], batch_size):
             yield index, layers_LTD.copy()  # so that one kept sentence does not keep its whole batch in memory
 
     def _iter_views(self, sentences: Sequence[Sequence[str]], batch_size: int) -> Iterator[tuple[int, Vectors]]:

@@ -262,6 +262,7 @@ def _prepare_texts(
                 work / name,
                 tokenized=data.tokenized,
                 split=data.split,
+                wrapped=data.wrapped,
                 language=data.language,
                 max_chars=max_chars,
                 num_workers=num_workers,

@@ -121,6 +121,7 @@ def _prepare(
             run_dir / name,
             tokenized=recipe.data.tokenized,
             split=recipe.data.split,
+            wrapped=recipe.data.wrapped,
             language=recipe.data.language,
             max_chars=recipe.model.char_encoder.max_chars,
             num_workers=num_workers,

@@ -23,6 +23,8 @@ class DataSettings(FrozenConfig):
     """Lines are tokens set apart by white space; else they are raw text."""
     split: bool = False
     """Lines of raw text are paragraphs, to be split into sentences."""
+    wrapped: bool = False
+    """Lines of raw text are broken at a width, and blank lines end paragraphs, to be split into sentences."""
     language: str = "en"
 
 

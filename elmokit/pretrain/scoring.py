@@ -102,7 +102,8 @@ class Place:
 class Scorer:
     """A language model that scores sentences.
 
-    A sentence is a list of tokens, taken as they are, or a string, which is tokenised. Its score depends on it alone.
+    A sentence is a list of tokens, taken as they are, or a string, which is tokenised by the rules of ``language``. Its
+    score depends on it alone.
     Under ``state="warm"`` (the default) it begins from the state that the LSTMs settle into on running text, under
     ``"reset"`` from zero, which training has hardly seen: its words are then less likely.
     """
@@ -115,6 +116,7 @@ class Scorer:
         state: Literal["reset", "warm"] = "warm",
         warm: BiLMState | None = None,
         device: torch.device | str = "cpu",
+        language: str = "en",
     ) -> None:
         check_belongs(model, vocab)
         if state not in ("reset", "warm"):
@@ -125,6 +127,7 @@ class Scorer:
         self.model = model.to(device).eval()
         self.model.bilm.pack_weights()
         self.vocab = vocab
+        self.language = language
         self._states = StartStates(state, warm=warm)
         self._cut_words = CutWords(max_chars=model.bilm.config.char_encoder.max_chars)
         self._warned = False
@@ -136,10 +139,11 @@ class Scorer:
         *,
         state: Literal["reset", "warm"] = "warm",
         device: torch.device | str = "cpu",
+        language: str = "en",
     ) -> "Scorer":
         """Load a folder that has an output layer."""
         loaded = load_language_model(folder)
-        return cls(loaded.model, loaded.vocab, state=state, warm=loaded.start_state, device=device)
+        return cls(loaded.model, loaded.vocab, state=state, warm=loaded.start_state, device=device, language=language)
 
     def score(self, sentences: Iterable[str | Sequence[str]]) -> list[SentenceScore]:
         """Return every sentence's score."""
@@ -147,7 +151,7 @@ class Scorer:
 
     def iter_scores(self, sentences: Iterable[str | Sequence[str]]) -> Iterator[SentenceScore]:
         """Yield what `score` returns, in the sentences' order, reading them as it goes."""
-        for window in _windows(sentences):
+        for window in _windows(sentences, self.language):
             scores: dict[int, SentenceScore] = {}
             for batch in self._contexts(window):
                 forward_M = -self._surprises(batch.forward_MP, batch.forward_targets_M)
@@ -165,7 +169,7 @@ class Scorer:
         """Yield what `predict` returns, in the sentences' order, reading them as it goes."""
         if not 1 <= top_k <= len(self.vocab):
             raise InputError(f"top_k is {top_k}; the model predicts {len(self.vocab):,} words, choose from 1 to that")
-        for window in _windows(sentences):
+        for window in _windows(sentences, self.language):
             predictions: dict[int, list[Place]] = {}
             for batch in self._contexts(window):
                 for index, steps in _steps_of(batch):
@@ -232,14 +236,14 @@ class Scorer:
             warnings.warn(message, ElmokitWarning, stacklevel=3)
 
 
-def _windows(sentences: Iterable[str | Sequence[str]]) -> Iterator[list[tuple[str, ...]]]:
+def _windows(sentences: Iterable[str | Sequence[str]], language: str) -> Iterator[list[tuple[str, ...]]]:
     """Sentences as tokens, some ``WINDOW_WORDS`` words at a time."""
     if isinstance(sentences, str):
         raise InputError(f"{sentences[:40]!r} is one string; give a list of sentences, such as [{sentences[:40]!r}]")
     window: list[tuple[str, ...]] = []
     num_words = 0
     for sentence in sentences:
-        tokens = tuple(tokenize(sentence) if isinstance(sentence, str) else sentence)
+        tokens = tuple(tokenize(sentence, language=language) if isinstance(sentence, str) else sentence)
         for token in tokens:
             if not isinstance(token, str):
                 raise InputError(f"a token is {token!r}, of type {type(token).__name__}; expected a string")

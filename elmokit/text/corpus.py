@@ -49,6 +49,7 @@ class CorpusSettings(FrozenConfig):
 
     tokenized: bool
     split: bool
+    wrapped: bool = False  # corpora from before it was known are none
     language: str
     max_chars: int
 

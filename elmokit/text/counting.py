@@ -21,7 +21,14 @@ class WordCounts:
 
 
 def count_words(
-    files: Iterable[str | Path], *, beside: str | Path, tokenized: bool, split: bool, language: str, num_workers: int
+    files: Iterable[str | Path],
+    *,
+    beside: str | Path,
+    tokenized: bool,
+    split: bool,
+    wrapped: bool,
+    language: str,
+    num_workers: int,
 ) -> WordCounts:
     """Count the words of text files; what is too large for memory is written beside ``beside`` meanwhile.
 
@@ -34,6 +41,12 @@ def count_words(
         raise OutputError(f"{beside}: cannot be written: {error.strerror}; write elsewhere") from error
     with folder as name:
         corpus = prepare_corpus(
-            files, Path(name) / "text", tokenized=tokenized, split=split, language=language, num_workers=num_workers
+            files,
+            Path(name) / "text",
+            tokenized=tokenized,
+            split=split,
+            wrapped=wrapped,
+            language=language,
+            num_workers=num_workers,
         )
         return WordCounts(corpus.word_counts(), corpus.num_tokens, corpus.num_sentences)

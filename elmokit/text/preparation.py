@@ -27,6 +27,7 @@ from elmokit.text.batches import windows
 from elmokit.text.chars import BOS_WORD, EOS_WORD, MIN_CHARS, encode_words
 from elmokit.text.corpus import META_FILE, WORDS_FILE, Corpus, CorpusMeta, CorpusSettings, Source
 from elmokit.text.lines import STDIN, Line, read_lines
+from elmokit.text.paragraphs import join_wrapped, unwrap
 from elmokit.text.tokens import split_sentences, tokenize
 
 CHUNK_CHARS = 1 << 18  # of text, tokenised together
@@ -43,6 +44,7 @@ def prepare_corpus(
     *,
     tokenized: bool = False,
     split: bool = False,
+    wrapped: bool = False,
     language: str = "en",
     max_chars: int = 50,
     num_workers: int = 1,
@@ -51,17 +53,18 @@ def prepare_corpus(
 ) -> Corpus:
     """Turn text files, plain, .gz or .xz, into a prepared corpus in ``folder``.
 
-    A line is a sentence, or with ``split`` a paragraph of several. Raw text is tokenised by the rules of
-    ``language``. ``tokenized`` text is split on white space, all that Unicode counts as such, and else taken as it is.
-    Blank lines are skipped. The result is the same for any ``num_workers``. ``progress`` is called with the number
-    of characters done so far.
+    A line is a sentence, or with ``split`` a paragraph of several. With ``wrapped``, lines are broken at a width, and
+    blank lines end paragraphs of several sentences. Raw text is tokenised by the rules of ``language``.
+    ``tokenized`` text is split on white space, all that Unicode counts as such, and else taken as it is. Blank lines
+    are skipped. The result is the same for any ``num_workers``. ``progress`` is called with the number of characters
+    done so far.
 
     A folder that has the same text under the same settings is opened at once. A folder with another corpus is
     replaced when the new one is whole. ``accept`` is called before that with the new one's fingerprint, and can
     raise an error.
     """
     lines = read_lines(names := [str(path) for path in _as_list(files)])
-    settings = CorpusSettings(tokenized=tokenized, split=split, language=language, max_chars=max_chars)
+    settings = CorpusSettings(tokenized=tokenized, split=split, wrapped=wrapped, language=language, max_chars=max_chars)
     _check(names, settings, num_workers)
     sources = tuple(_describe(name) for name in names)
     fingerprint = _fingerprint(sources, settings)
@@ -71,7 +74,8 @@ def prepare_corpus(
     if corpus := _open_same(folder, fingerprint):
         return corpus
     with atomic_folder(folder, replace=(folder / META_FILE).is_file()) as partial_dir:
-        encoded = _encode_in_order(_chunks(lines), settings, num_workers)
+        chunks = _chunks(join_wrapped(lines) if wrapped else lines)
+        encoded = _encode_in_order(chunks, settings, num_workers)
         words = _write_sentences(partial_dir, encoded, progress)
         if not words:
             raise InputError(f"no sentence in {', '.join(names)}; give files that have text")
@@ -104,8 +108,9 @@ def _check(names: list[str], settings: CorpusSettings, num_workers: int) -> None
     for name in names:
         if Path(name).exists() and not Path(name).is_file():
             raise InputError(f"{name}: is not a plain file, and text is read twice; write it to a file first")
-    if settings.tokenized and settings.split:
-        raise InputError("tokenised text has one sentence a line already; leave out split or tokenized")
+    for name in ("split", "wrapped"):
+        if settings.tokenized and getattr(settings, name):
+            raise InputError(f"tokenised text has one sentence a line already; leave out {name} or tokenized")
     if settings.max_chars < MIN_CHARS:
         raise InputError(f"max_chars is {settings.max_chars}; it must be {MIN_CHARS} or more")
     if num_workers < 1:
@@ -127,8 +132,10 @@ def _describe(name: str) -> Source:
 
 
 def _fingerprint(sources: Iterable[Source], settings: CorpusSettings) -> str:
-    # The language has no effect on tokenised text, so it must not tell two corpora apart.
-    how = settings.model_dump(exclude={"language"} if settings.tokenized else None)
+    # What has no effect must not tell two corpora apart: the language, where text is tokenised; split, where text is
+    # wrapped; and wrapped where it is not, as in corpora from before it was known.
+    idle = {"language": settings.tokenized, "split": settings.wrapped, "wrapped": not settings.wrapped}
+    how = settings.model_dump(exclude={name for name, is_idle in idle.items() if is_idle})
     content = [CorpusMeta.model_fields["format"].default, [source.sha256 for source in sources], how]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -172,12 +179,18 @@ def _encode(texts: list[str], settings: CorpusSettings) -> _EncodedChunk:
     tokens: list[int] = []
     lengths: list[int] = []
     for text in texts:
-        for sentence in split_sentences(text, language=settings.language) if settings.split else (text,):
+        for sentence in _sentences(text, settings):
             words = sentence.split() if settings.tokenized else tokenize(sentence, language=settings.language)
             if words:
                 lengths.append(len(words))
                 tokens.extend([ids.setdefault(word, len(ids)) for word in words])
     return _EncodedChunk(list(ids), np.array(tokens, dtype=np.uint32), np.array(lengths, dtype=np.uint32))
+
+
+def _sentences(text: str, settings: CorpusSettings) -> list[str]:
+    if settings.wrapped:
+        text = unwrap(text)
+    return split_sentences(text, language=settings.language) if settings.split or settings.wrapped else [text]
 
 
 def _encode_in_order(

@@ -93,6 +93,12 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
     return [sentence for sentence in on_one_line if sentence]
 
 
+def may_end_sentence(line: str) -> bool:
+    """Whether a line ends with a mark that can end a sentence, an abbreviation's full stop among them."""
+    line += " "
+    return any(end.end() == len(line) for end in _END.finditer(line))
+
+
 @dataclass(frozen=True)
 class TextRules:
     """How text that someone gives becomes sentences and tokens."""
