@@ -4,7 +4,7 @@
 
 RUN is the finished folder of `elmokit pretrain`, DATA has lm, pos and glove. Every measurement is a command, shown on
 the page beside its numbers. What it prints is kept in WORK, and a measurement that is there is not made again: an
-interrupted run goes on, and the page can be written anew.
+interrupted run goes on, and the page can be written anew. WORK/en-small is the model as it is published, with its card.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,15 @@ from typing import Any
 from elmokit.analysis.facts import gather_facts
 from elmokit.atomic import atomic_file
 from elmokit.errors import ElmokitError, InputError
+from elmokit.weights.folder import CARD
+from elmokit.weights.sums import SUMS
 
+Command = Sequence[str | Path]
 Found = list[dict[str, Any]]
+Section = list[str]
 
-SCRIPTS = Path(__file__).parent
+SCRIPTS = Path(__file__).absolute().parent
+HELD_OUT = ("wiki.dev", "wiki.test")
 DOMAINS = ("un", "novels")
 CONTEXTS = (  # three senses
     "The shortstop made a great play at second base and ended the inning .",
@@ -32,8 +37,9 @@ CONTEXTS = (  # three senses
 )
 
 ABOUT_TRAINING = """\
-From `recipes/en-small.toml`. A token counts once, though each direction predicts it; hours are those of the clock, with
-other work beside it at times."""
+From `recipes/en-small.toml`. The curve has the perplexity of the first 100,000 words of `wiki.dev`; the next table has
+that of all. A token counts once, though each direction predicts it, and so do sentence boundaries. Hours are those of
+the clock, with other work beside it at times; the looks at held-out text up to step 12,000 are not in them."""
 
 ABOUT_PERPLEXITY = """\
 Of held-out text, over the whole vocabulary. Words that it lacks are one word, `<UNK>`, for all models. A sentence
@@ -43,7 +49,7 @@ Kneser-Ney of the same tokens, nothing left out."""
 ABOUT_FINE_TUNING = """\
 Perplexity (mean of both directions, `warm`) of text of the domain that was not learned from, before and after one epoch
 on a million words of it; and what the tuned model then has on `wiki.dev`. The paper's supplement has such a table for
-its tasks' data."""
+its tasks' data. Both texts have lines broken at a width and no blank lines, so headings run into sentences."""
 
 ABOUT_ROUNDING = 'Cosine of every vector with `precision="int8"` and the same in fp32.'
 
@@ -52,8 +58,21 @@ A linear classifier on frozen vectors: UD English-EWT, XPOS tags, accuracy. The 
 Wall Street Journal, so its numbers do not compare."""
 
 ABOUT_NEIGHBOURS = """\
-Among all tokens of `wiki.dev` and `wiki.test`, by the top layer, in the manner of the paper's Table 4. GloVe has one
-vector for all of them."""
+In `wiki.dev` and `wiki.test`, by the top layer, as in the paper's Table 4: the same word elsewhere, and the nearest of
+all tokens. GloVe has one vector for all of them."""
+
+ABOUT_TEXT = """\
+## What it learned from
+
+61 million words of English Wikipedia (2015), one pass. The text is under
+[CC BY-SA 3.0](https://creativecommons.org/licenses/by-sa/3.0/). What Wikipedia says, leaves out or gets wrong, the
+model has learned too. The weights come under the terms of elmokit itself."""
+
+ABOUT_LIMITS = """\
+It is a small model of encyclopedic English. Other kinds of text are predicted worse until it is fine-tuned on them
+(`elmokit finetune`). Where a GPU is at hand, a transformer gives better vectors for most tasks.
+
+How each number was measured, and more of them: `results/en-small.md` in elmokit's repository."""
 
 
 @dataclass(frozen=True)
@@ -73,27 +92,53 @@ class Lab:
         """A file of raw text."""
         return self.data / "lm" / f"{name}.txt.xz"
 
-    def measure(self, name: str, command: Sequence[str | Path]) -> Found:
-        """Run a command that prints an object a line, unless it was run before."""
-        path = self.work / f"{name}.jsonl"
-        if not path.exists():
-            printed = self.call(command)
-            with atomic_file(path) as part:
-                part.write_text(printed, "utf-8")
-        return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    def claim(self) -> None:
+        """Refuse to mix measurements of two models."""
+        path, sums = self.work / "measured.sums", (self.run / "model" / SUMS).read_text("utf-8")
+        if path.exists() and path.read_text("utf-8") != sums:
+            raise InputError(f"{self.work}: has measurements of another model than {self.run}'s; name another folder")
+        with atomic_file(path) as part:
+            part.write_text(sums, "utf-8")
 
-    def make(self, folder: Path, command: Sequence[str | Path]) -> None:
+    def measure(self, name: str, command: Command) -> Found:
+        """Run a command that prints an object a line, unless it was run before."""
+        path, asked = self.work / f"{name}.jsonl", json.dumps({"command": self.shown(command)})
+        before = path.read_text("utf-8").splitlines() if path.exists() else []
+        if before[:1] != [asked]:
+            before = [asked, *self.call(command).splitlines()]
+            with atomic_file(path) as part:
+                part.write_text("\n".join([*before, ""]), "utf-8")
+        return [json.loads(line) for line in before[1:]]
+
+    def make(self, folder: Path, command: Command) -> None:
         """Run a command that makes a model's folder, unless it is there."""
         if not (folder / "config.json").exists():
             self.call(command)
 
-    def call(self, command: Sequence[str | Path]) -> str:
+    def call(self, command: Command) -> str:
         """Run a command; return what it prints."""
-        print(f"$ {shown(command)}", file=sys.stderr, flush=True)
+        print(f"$ {self.shown(command)}", file=sys.stderr, flush=True)
         run = subprocess.run([sys.executable, *map(str, command)], stdout=subprocess.PIPE, text=True, check=False)
         if run.returncode:
-            raise InputError(f"{shown(command)}: ended with {run.returncode}, as told above; mend it and begin again")
+            raise InputError(
+                f"{self.shown(command)}: ended with {run.returncode}, as told above; mend it and begin again"
+            )
         return run.stdout
+
+    def shown(self, command: Command) -> str:
+        """A command as a user types it, with the run in `runs`, the data in `data`, and models where they are."""
+        words = [self._named(word) if isinstance(word, Path) else word for word in command]
+        return shlex.join(["python", *words] if isinstance(command[0], Path) else words[1:])
+
+    def _named(self, path: Path) -> str:
+        for folder, name in ((self.work, Path()), (self.run, Path("runs", self.model.name)), (self.data, Path("data"))):
+            if path.is_relative_to(folder):
+                return str(name / path.relative_to(folder))
+        return str(path.relative_to(SCRIPTS.parent)) if path.is_relative_to(SCRIPTS.parent) else path.name
+
+    def as_block(self, *commands: Command) -> Section:
+        """Commands on the page."""
+        return ["```", *map(self.shown, commands), "```", ""]
 
 
 def main() -> None:
@@ -104,13 +149,13 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help="the page, a .md file")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
-    lab = Lab(args.run, args.data, args.work)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    lab = Lab(args.run.absolute(), args.data.absolute(), args.work.absolute())
+    facts = gather_facts(["python", *map(_name_of, sys.argv)])  # before the tree has the page's files in it
     try:
-        lab.make(lab.model, elmokit("convert", lab.run / "model", "-o", lab.model, "--dtype", "float16"))
-        curve = args.output.with_suffix(".svg")
-        lab.call([SCRIPTS / "learning_curve.py", lab.run, "-o", curve])
+        lab.claim()
         sections = [
-            head(lab, curve, sys.argv),
+            head(lab, args.output.absolute().with_suffix(".svg"), facts),
             perplexity(lab),
             fine_tuning(lab),
             rounding(lab),
@@ -119,24 +164,13 @@ def main() -> None:
         ]
         with atomic_file(args.output) as part:
             part.write_text("\n".join(line for section in sections for line in (*section, "")), "utf-8")
+        write_card(lab)
     except ElmokitError as error:
         sys.exit(f"en_small_results: {error}")
 
 
-def elmokit(*arguments: str | Path) -> list[str | Path]:
+def elmokit(*arguments: str | Path) -> Command:
     return ["-m", "elmokit", *arguments]
-
-
-def shown(command: Sequence[str | Path]) -> str:
-    """A command as a user types it, who has all files at hand."""
-    first, *rest = [word.name if isinstance(word, Path) else word for word in command]
-    if isinstance(command[0], Path):  # a script of ours, in its folder
-        return shlex.join(["python", f"{command[0].parent.name}/{first}", *rest])
-    return shlex.join(rest)
-
-
-def as_block(*commands: Sequence[str | Path]) -> list[str]:
-    return ["```", *map(shown, commands), "```", ""]
 
 
 def as_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -146,23 +180,30 @@ def as_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Itera
         yield f"| {' | '.join(str(cell) for cell in row)} |"
 
 
-def head(lab: Lab, curve: Path, command: Sequence[str]) -> Iterator[str]:
+def head(lab: Lab, curve: Path, facts: Mapping[str, str]) -> Section:
     """How the model was learned."""
+    converting = elmokit("convert", lab.run / "model", "-o", lab.model, "--dtype", "float16")
+    drawing: Command = [SCRIPTS / "learning_curve.py", lab.run, "-o", curve]
+    lab.make(lab.model, converting)
+    lab.call(drawing)
     recipe = json.loads((lab.run / "recipe.json").read_text("utf-8"))
     lines = [json.loads(line) for line in (lab.run / "log.jsonl").read_text("utf-8").splitlines()]
     last = [line for line in lines if line["kind"] == "LogLine"][-1]
     training = recipe["training"]
     tokens = last["step"] * training["num_rows"] * training["unroll_steps"]
     hours = last["seconds"] / 3600
-    yield from ("# en-small: how good it is", "")
-    yield from (f"- {name}: {value}" for name, value in gather_facts(["python", *map(_name_of, command)]).items())
-    yield from (f"- seed of the training: {training['seed']}", "")
-    yield from ("## How it learned", "", f"![held-out perplexity and loss against tokens seen]({curve.name})", "")
-    yield from (ABOUT_TRAINING, "")
-    yield from as_table(
-        ("steps", "tokens seen", "epochs", "hours", "tokens/s"),
-        [(f"{last['step']:,}", f"{tokens:,}", f"{last['epoch']:.2f}", f"{hours:.1f}", f"{tokens / hours / 3600:,.0f}")],
-    )
+    numbers = (f"{last['step']:,}", f"{tokens:,}", f"{last['epoch']:.2f}", f"{hours:.1f}")
+    return [
+        *("# en-small: how good it is", ""),
+        *(f"- {name}: {value}" for name, value in facts.items()),
+        *(f"- seed of the training: {training['seed']}", ""),
+        "In the commands below, the run is in `runs`, the data in `data`, and models are where the command is typed.",
+        *("", "## How it learned", "", f"![held-out perplexity and loss against tokens seen]({curve.name})", ""),
+        *(ABOUT_TRAINING, "", *lab.as_block(converting, drawing)),
+        *as_table(
+            ("steps", "tokens seen", "epochs", "hours", "tokens/s"), [(*numbers, f"{tokens / hours / 3600:,.0f}")]
+        ),
+    ]
 
 
 def _name_of(word: str) -> str:
@@ -170,39 +211,44 @@ def _name_of(word: str) -> str:
     return Path(word).name if Path(word).is_absolute() else word
 
 
-def perplexity(lab: Lab) -> Iterator[str]:
-    """On held-out text, beside n-grams."""
-    texts = {name: lab.text(name) for name in ("wiki.dev", "wiki.test")}
+def measured_perplexities(lab: Lab) -> tuple[dict[str, Found], Found, list[Command]]:
+    """Of the model by text, of n-grams, and by which commands."""
+    texts = {name: lab.text(name) for name in HELD_OUT}
     commands = {name: elmokit("perplexity", lab.model, path, "--all-states", "--json") for name, path in texts.items()}
-    counting = [SCRIPTS / "ngram_perplexity.py", lab.run, *texts.values(), "--json"]
-    ngrams = lab.measure("ngrams", counting)
-    yield from ("## Perplexity", "")
-    yield from (ABOUT_PERPLEXITY, "", *as_block(*commands.values(), counting))
+    counting: Command = [SCRIPTS / "ngram_perplexity.py", lab.run, *texts.values(), "--json"]
+    found = {name: lab.measure(f"perplexity-{name}", command) for name, command in commands.items()}
+    return found, lab.measure("ngrams", counting), [*commands.values(), counting]
+
+
+def perplexity(lab: Lab) -> Section:
+    """On held-out text, beside n-grams."""
+    found, ngrams, commands = measured_perplexities(lab)
     rows = []
-    for name, path in texts.items():
-        for one in lab.measure(f"perplexity-{name}", commands[name]):
+    for name in HELD_OUT:
+        for one in found[name]:
             geometric, unknown = f"{one['geometric_mean']:.2f}", f"{one['unknown_share']:.2%}"
             numbers = (f"{one[key]:.2f}" for key in ("forward", "backward", "arithmetic_mean"))
             rows.append((name, f"en-small, {one['state']}", *numbers, geometric, f"{one['num_targets']:,}", unknown))
-        for one in (row for row in reversed(ngrams) if row["file"] == path.name):
+        for one in (row for row in reversed(ngrams) if row["file"] == lab.text(name).name):
             model = "unigrams" if one["order"] == 1 else f"{one['order']}-grams"
             geometric = f"{(one['forward'] * one['backward']) ** 0.5:.2f}"
             numbers = (f"{one[key]:.2f}" for key in ("forward", "backward", "mean"))
             unknown = f"{one['unknown'] / one['targets']:.2%}"
             rows.append((name, model, *numbers, geometric, f"{one['targets']:,}", unknown))
     headings = ("text", "model", "forward", "backward", "mean", "geometric mean", "targets", "unknown")
-    yield from as_table(headings, rows)
+    return ["## Perplexity", "", ABOUT_PERPLEXITY, "", *lab.as_block(*commands), *as_table(headings, rows)]
 
 
-def fine_tuning(lab: Lab) -> Iterator[str]:
+def fine_tuning(lab: Lab) -> Section:
     """What one epoch on a domain's text does to the perplexity of other text of it, and of Wikipedia."""
-    rows, commands = [], []
+    rows: list[tuple[str, ...]] = []
+    commands: list[Command] = []
     for domain in DOMAINS:
         tuned = lab.work / f"tuned-{domain}"
-        tuning = elmokit("finetune", lab.model, lab.text(f"{domain}.train"), "-o", tuned, "--split")
+        tuning = elmokit("finetune", lab.model, lab.text(f"{domain}.train"), "-o", tuned, "--wrapped")
         lab.make(tuned, tuning)
         dev = lab.text(f"{domain}.dev")
-        before_after = [elmokit("perplexity", model, dev, "--split", "--json") for model in (lab.model, tuned)]
+        before_after = [elmokit("perplexity", model, dev, "--wrapped", "--json") for model in (lab.model, tuned)]
         of_wiki = elmokit("perplexity", tuned, lab.text("wiki.dev"), "--json")
         commands += [tuning, *before_after, of_wiki]
         before, after = (
@@ -211,60 +257,64 @@ def fine_tuning(lab: Lab) -> Iterator[str]:
         )
         wiki = lab.measure(f"{domain}-wiki", of_wiki)[0]["arithmetic_mean"]
         rows.append((domain, f"{before:.1f}", f"{after:.1f}", f"{1 - after / before:.1%}", f"{wiki:.1f}"))
-    yield from ("## Fine-tuning on a domain", "")
-    yield from (ABOUT_FINE_TUNING, "", *as_block(*commands))
-    yield from as_table(("domain", "before", "after", "lower by", "`wiki.dev` after"), rows)
+    table = as_table(("domain", "before", "after", "lower by", "`wiki.dev` after"), rows)
+    return ["## Fine-tuning on a domain", "", ABOUT_FINE_TUNING, "", *lab.as_block(*commands), *table]
 
 
-def rounding(lab: Lab) -> Iterator[str]:
+def rounding(lab: Lab) -> Section:
     """int8 beside fp32."""
-    comparing = [SCRIPTS.parent / "benchmarks" / "int8_accuracy.py", lab.model, lab.text("wiki.test"), "--json"]
-    found = lab.measure("int8", comparing)
-    yield from ("## Eight bits", "")
-    yield from (ABOUT_ROUNDING, "", *as_block(comparing))
+    comparing: Command = [
+        SCRIPTS.parent / "benchmarks" / "int8_accuracy.py",
+        lab.model,
+        lab.text("wiki.test"),
+        "--json",
+    ]
     rows = [
         (layer, f"{one['mean']:.5f}", f"{one['lowest']:.5f}", f"`{one['lowest_token']}`", f"{one['num_tokens']:,}")
-        for layer, one in enumerate(found)
+        for layer, one in enumerate(lab.measure("int8", comparing))
     ]
-    yield from as_table(("layer", "mean cosine", "lowest", "at", "tokens"), rows)
+    table = as_table(("layer", "mean cosine", "lowest", "at", "tokens"), rows)
+    return ["## Eight bits", "", ABOUT_ROUNDING, "", *lab.as_block(comparing), *table]
 
 
-def parts_of_speech(lab: Lab) -> Iterator[str]:
-    """What each layer knows of them."""
+def measured_parts_of_speech(lab: Lab) -> tuple[Found, Command]:
+    """Accuracy by biLM and layer, and by which command."""
     files = {part: lab.data / "pos" / f"en_ewt-ud-{part}.conllu.xz" for part in ("train", "dev", "test")}
     given = [word for part, path in files.items() for word in (f"--{part}", path)]
     command = elmokit("probe", "pos", *given, "--model", lab.model, "--control", "--json")
-    found = lab.measure("pos", command)
-    yield from ("## Parts of speech", "")
-    yield from (ABOUT_PARTS_OF_SPEECH, "", *as_block(command))
+    return lab.measure("pos", command), command
+
+
+def parts_of_speech(lab: Lab) -> Section:
+    """What each layer knows of them."""
+    found, command = measured_parts_of_speech(lab)
     names = {"given": "en-small", "untrained": "the same shape, untrained"}
-    yield from as_table(
-        ("biLM", "layer", "dev", "test"),
-        [
-            (names[one["bilm"]], one["layer"], f"{one['dev_accuracy']:.2%}", f"{one['test_accuracy']:.2%}")
-            for one in found
-        ],
-    )
+    rows = [
+        (names[one["bilm"]], one["layer"], f"{one['dev_accuracy']:.2%}", f"{one['test_accuracy']:.2%}") for one in found
+    ]
+    table = as_table(("biLM", "layer", "dev", "test"), rows)
+    return ["## Parts of speech", "", ABOUT_PARTS_OF_SPEECH, "", *lab.as_block(command), *table]
 
 
-def neighbours(lab: Lab) -> Iterator[str]:
+def neighbours(lab: Lab) -> Section:
     """Of "play", in several contexts."""
     contexts = [word for context in CONTEXTS for word in ("--context", context)]
     vectors = lab.data / "glove" / "glove.6B.100d.top100k.f16.npz"
-    texts = [lab.text("wiki.dev"), lab.text("wiki.test")]
-    command = elmokit(
-        "neighbors", "play", "--in", texts[0], "--in", texts[1], "--model", lab.model,
-        *contexts, "--vectors", vectors, "-k", "5", "--json",
-    )  # fmt: skip
-    found = lab.measure("neighbors", command)
-    yield from ("## Nearest neighbours of *play*", "")
-    yield from (ABOUT_NEIGHBOURS, "", *as_block(command))
-    static = ", ".join(f"{one['token']} ({one['similarity']:.2f})" for one in found[0]["static_neighbors"])
-    yield from (f"GloVe: {static}", "")
-    for one in found:
-        yield from (f"> {_marked(one['tokens'], one['position'])}", "")
-        rows = [(f"{near['similarity']:.2f}", _marked(near["tokens"], near["position"])) for near in one["neighbors"]]
-        yield from (*as_table(("cosine", "nearest"), rows), "")
+    texts = [word for name in HELD_OUT for word in ("--in", lab.text(name))]
+    asking = elmokit("neighbors", "play", *texts, "--model", lab.model, *contexts, "-k", "3", "--json")
+    of_word, of_all = [*asking, "--same-word", "--vectors", vectors], asking
+    same, others = lab.measure("neighbors-of-the-word", of_word), lab.measure("neighbors", of_all)
+    static = ", ".join(f"{one['token']} ({one['similarity']:.2f})" for one in same[0]["static_neighbors"])
+    lines = ["## Nearest neighbours of *play*", "", ABOUT_NEIGHBOURS, "", *lab.as_block(of_word, of_all)]
+    lines += [f"GloVe: {static}", ""]
+    for word, token in zip(same, others, strict=True):
+        rows = [
+            (what, f"{near['similarity']:.2f}", _marked(near["tokens"], near["position"]))
+            for what, one in (("the word", word), ("any token", token))
+            for near in one["neighbors"]
+        ]
+        lines += [f"> {_marked(word['tokens'], word['position'])}", "", *as_table(("", "cosine", "nearest"), rows), ""]
+    return lines
 
 
 def _marked(tokens: Sequence[str], position: int, width: int = 12) -> str:
@@ -273,6 +323,30 @@ def _marked(tokens: Sequence[str], position: int, width: int = 12) -> str:
     words = [f"**{token}**" if place == position else token for place, token in enumerate(tokens)]
     cut = " ".join(words[first:last]).replace("|", "\\|")
     return f"{'… ' if first else ''}{cut}{' …' if last < len(tokens) else ''}"
+
+
+def write_card(lab: Lab) -> None:
+    """Tell in the model's card what it learned from, and how good it is. The card is not among the model's sums."""
+    path = lab.model / CARD
+    found, ngrams, _ = measured_perplexities(lab)
+    of_test = {one["state"]: one["arithmetic_mean"] for one in found["wiki.test"]}
+    best_ngrams = max(
+        (one for one in ngrams if one["file"] == lab.text("wiki.test").name), key=lambda one: one["order"]
+    )
+    tags = {(one["bilm"], str(one["layer"])): one["test_accuracy"] for one in measured_parts_of_speech(lab)[0]}
+    layers = ", ".join(f"{accuracy:.1%} (layer {layer})" for (bilm, layer), accuracy in tags.items() if bilm == "given")
+    rows = [
+        ("perplexity of `wiki.test`, mean of both directions", f"{of_test['warm']:.1f}"),
+        (
+            f"the same of modified Kneser-Ney {best_ngrams['order']}-grams of the same text",
+            f"{best_ngrams['mean']:.1f}",
+        ),
+        ("parts of speech, UD English-EWT test, by a linear classifier", layers),
+    ]
+    generated = path.read_text("utf-8").partition("\n## ")[0].rstrip()
+    lines = [generated, "", ABOUT_TEXT, "", "## How good it is", "", *as_table(("", ""), rows), "", ABOUT_LIMITS, ""]
+    with atomic_file(path) as part:
+        part.write_text("\n".join(lines), "utf-8")
 
 
 if __name__ == "__main__":
