@@ -5,12 +5,14 @@ sees the old content or the new one, never a part of either; of a folder that is
 """
 
 import errno
+import json
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from elmokit.errors import OutputError
 
@@ -47,6 +49,12 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
             _flush(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
+    """Write an object as a file of its own."""
+    with atomic_file(path) as new:
+        new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 @contextmanager

@@ -56,6 +56,34 @@ def test_words_are_listed_by_count_in_the_form_in_which_they_are_looked_up():
     assert learn_inputs(TRAINING, words_recipe()) == InputVocab()
 
 
+@pytest.mark.parametrize(
+    ("lower", "listed", "learned"),
+    [
+        ("fallback", ("sat", "mat"), [[0, 1, 0], [0, 2, 1]]),
+        ("always", ("sat", "mat"), [[0, 1, 0], [0, 2, 1]]),
+        ("never", ("Cat", "SAT", "mat", "sat"), [[0, 4, 0], [1, 3, 2]]),
+    ],
+)
+def test_words_without_a_vector_can_be_learned_alone(lower, listed, learned):
+    chosen = words_recipe(trained="missing", lower=lower)
+    training = [["the", "cat", "sat"], ["The", "mat"], ["Cat", "SAT"]]
+    vocab = learn_inputs(training, chosen, vectors=VECTORS)
+    assert vocab.words == listed
+    made = maker(chosen, vocab)
+    assert made.make([["the", "sat", "dog"], ["Cat", "mat", "SAT"]]).learned_BT.tolist() == learned
+    assert made.sizes().num_learned == len(listed) + 1
+
+
+def test_a_word_with_a_vector_is_not_learned_for_one_without():
+    chosen = words_recipe(trained="missing")
+    made = ColumnMaker(
+        chosen, InputVocab(words=("oslo",)), vectors=StaticVectors(["Oslo"], np.ones((1, 2))), layers=None
+    )
+    column = made.make([["oslo", "Oslo", "OSLO"]])
+    assert column.words_BT.tolist() == [[0, 1, 0]]
+    assert column.learned_BT.tolist() == [[1, 0, 1]]
+
+
 def test_characters_are_listed_by_count_as_far_as_words_are_read():
     sequences = [["aab", "aab"], ["bcd", "É"]]
     assert learn_inputs(sequences, recipe(chars=CharSettings())).chars == ("a", "b", "c", "d", "É")
@@ -74,9 +102,10 @@ def test_a_vocabulary_with_a_word_twice_is_refused():
         parse_config(InputVocab, {"chars": ["a", "b", "a"]}, source="test")
 
 
-def test_training_vectors_that_are_not_there_is_refused():
+@pytest.mark.parametrize("trained", [True, "missing"])
+def test_training_vectors_that_are_not_there_is_refused(trained):
     with pytest.raises(ConfigError, match=r"words\.file names no vectors"):
-        learn_inputs(TRAINING, recipe(words=WordSettings(trained=True)))
+        learn_inputs(TRAINING, recipe(words=WordSettings(trained=trained)))
 
 
 # Columns

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmokit.errors import InputError
 from elmokit.tasks.gru import BiGRU
-from elmokit.tasks.layers import BiRNN
+from elmokit.tasks.layers import BiLSTM
 
 NAMES = {
     "input_weight": "weight_ih",
@@ -16,16 +16,18 @@ NAMES = {
 }
 
 
-def twins(input_dim: int, hidden_dim: int, dtype: torch.dtype = torch.float32) -> tuple[BiGRU, BiRNN]:
+def twins(input_dim: int, hidden_dim: int, dtype: torch.dtype = torch.float32) -> tuple[BiGRU, BiLSTM]:
     """Ours and torch's, with the same weights; the biases are no zeros."""
     torch.manual_seed(1)
-    ours, theirs = BiGRU(input_dim, hidden_dim).to(dtype), BiRNN("gru", input_dim, hidden_dim).to(dtype)
+    ours, theirs = BiGRU(input_dim, hidden_dim).to(dtype), BiLSTM(input_dim, hidden_dim)
+    theirs.rnn = nn.GRU(input_dim, hidden_dim, batch_first=True, bidirectional=True)  # read in the same way
+    theirs.to(dtype)
     for (_, parameter), (_, other) in paired_parameters(ours, theirs):
         parameter.data.copy_(other.data)
     return ours, theirs
 
 
-def paired_parameters(ours: BiGRU, theirs: BiRNN) -> list[tuple[tuple[str, Tensor], tuple[str, Tensor]]]:
+def paired_parameters(ours: BiGRU, theirs: BiLSTM) -> list[tuple[tuple[str, Tensor], tuple[str, Tensor]]]:
     rnn = dict(theirs.rnn.named_parameters())
     return [
         ((f"{side}.{name}", getattr(layer, name)), (f"{other}_l0{suffix}", rnn[f"{other}_l0{suffix}"]))

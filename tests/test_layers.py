@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmokit.errors import ConfigError, InputError
-from elmokit.tasks.layers import BiRNN, CharCNN, Dropout, VariationalDropout, masked_max, masked_mean, masked_softmax
+from elmokit.tasks.layers import BiLSTM, CharCNN, Dropout, VariationalDropout, masked_max, masked_mean, masked_softmax
 from elmokit.tasks.recipe import CharSettings
 
 LENGTHS = [2, 5, 1, 3]
@@ -103,16 +103,15 @@ def test_pools_are_those_of_the_positions_that_are_there(
     assert not grad.any()
 
 
-def by_hand(rnn: nn.LSTM | nn.GRU, inputs_TD: Tensor) -> Tensor:
+def by_hand(rnn: nn.LSTM, inputs_TD: Tensor) -> Tensor:
     """One sequence without padding."""
     outputs: Tensor = rnn(inputs_TD[None])[0][0]
     return outputs
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_every_sequence_is_read_as_if_alone_in_its_place(kind: str) -> None:
+def test_every_sequence_is_read_as_if_alone_in_its_place() -> None:
     torch.manual_seed(3)
-    layer = BiRNN(kind, 3, 2).double()
+    layer = BiLSTM(3, 2).double()
     inputs = torch.randn(4, 5, 3, dtype=torch.float64)
     found = layer(inputs, MASK)
     assert found.shape == (4, 5, 4)
@@ -128,15 +127,8 @@ def test_every_sequence_is_read_as_if_alone_in_its_place(kind: str) -> None:
     torch.testing.assert_close(layer(inputs[order], MASK[order]), found[order])
 
 
-def test_birnn_is_the_kind_it_was_asked_for() -> None:
-    assert isinstance(BiRNN("lstm", 2, 3).rnn, nn.LSTM)
-    assert isinstance(BiRNN("gru", 2, 3).rnn, nn.GRU)
-    with pytest.raises(ConfigError, match=r"'rnn'; expected one of lstm, gru"):
-        BiRNN("rnn", 2, 3)
-
-
-def test_birnn_refuses_empty_sequences_gaps_and_other_shapes() -> None:
-    layer, inputs = BiRNN("gru", 3, 2), torch.zeros(2, 2, 3)
+def test_bilstm_refuses_empty_sequences_gaps_and_other_shapes() -> None:
+    layer, inputs = BiLSTM(3, 2), torch.zeros(2, 2, 3)
     for mask, message in (
         ([[True, True], [False, False]], r"empty sequences at rows \[1\]"),
         ([[False, True], [True, True]], "pad on the right"),

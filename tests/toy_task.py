@@ -18,7 +18,7 @@ from torch.nn import functional
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.layers import BiRNN
+from elmokit.tasks.layers import BiLSTM
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.recipe import CharSettings, ElmoSettings, TaskRecipe, TrainingSettings, WordSettings
 from elmokit.tasks.task import Batch, Task, mean_arrays
@@ -48,7 +48,7 @@ class VerseModel(nn.Module):
         super().__init__()
         self.tokens = tokens
         self.dropout = nn.Dropout(settings.dropout)
-        self.rnn = BiRNN("lstm", tokens.input_dim, settings.hidden_dim)
+        self.rnn = BiLSTM(tokens.input_dim, settings.hidden_dim)
         self.emit = nn.Linear(2 * settings.hidden_dim + tokens.output_dim, len(labels.tags))
 
     def forward(self, batch: Batch[Any]) -> Tensor:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from elmokit.analysis.splits import split_by_document
 from elmokit.errors import InputError
@@ -15,9 +14,7 @@ from elmokit.readers.conll2003 import TaggedSentence
 from elmokit.readers.conll2012 import Document
 from elmokit.tasks.materials import TaskData, read_data
 from elmokit.tasks.squad import hold_out_contexts
-from elmokit.tasks.task import Task
-
-AnyTask = Task[Any, Any, Any, Any, Any]
+from elmokit.tasks.task import AnyTask
 
 PACKED = ("", ".xz", ".gz")  # how a file's name may go on
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from elmokit.analysis.datasets import DataSet
 from elmokit.analysis.facts import describe_machine, find_commit
-from elmokit.atomic import atomic_file
+from elmokit.atomic import write_json
 from elmokit.errors import ConfigError, InputError, MissingExtraError, OutputError
 from elmokit.locking import locked
 from elmokit.tasks.materials import TaskData
@@ -243,7 +243,7 @@ def _write_facts(folder: Path, plan: TaskPlan, *, num_test: int) -> None:
         commit=find_commit(),
         date=date.today().isoformat(),
     )
-    _write_json(folder / FACTS, asdict(facts))
+    write_json(folder / FACTS, asdict(facts))
 
 
 def _check_inputs(runs: Sequence[TableRun], data_dir: Path, path: Path) -> None:
@@ -256,7 +256,7 @@ def _check_inputs(runs: Sequence[TableRun], data_dir: Path, path: Path) -> None:
                 f"{path.parent}: the table there has another {name} ({before[name]}, now {now[name]}); "
                 "name another folder for the runs, or give what it was begun with"
             )
-    _write_json(path, before | now)
+    write_json(path, before | now)
 
 
 def _content(description: str) -> str:
@@ -290,8 +290,3 @@ def _hashed(path: Path) -> str:
         return f"{path.name} (sha256 {sha256(path)[:SHORT_HASH]})"
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; check the path, seen from {Path.cwd()}") from error
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    with atomic_file(path) as new:
-        new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")

@@ -15,12 +15,10 @@ from elmokit.cli.messages import on_terminal
 from elmokit.errors import InputError
 from elmokit.tasks.evaluation import predict, predict_together
 from elmokit.tasks.saved import LoadedTask, load_task_model
-from elmokit.tasks.task import Task
+from elmokit.tasks.task import AnyTask
 from elmokit.text.batches import windows
 from elmokit.text.lines import STDIN, Line
 from elmokit.text.tokens import TextRules
-
-AnyTask = Task[Any, Any, Any, Any, Any]
 
 AT_ONCE = 256  # examples: enough to make good batches, few enough to be seen soon
 BY_PARAGRAPH = {"coref"}  # the tasks of which a line alone is no example

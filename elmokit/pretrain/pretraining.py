@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from elmokit.atomic import atomic_file, remove_leftovers
+from elmokit.atomic import atomic_file, remove_leftovers, write_json
 from elmokit.embed.files import find_inputs
 from elmokit.errors import ConfigError, ElmokitWarning
 from elmokit.model.language_model import LanguageModel
@@ -89,7 +89,7 @@ def pretrain(
                 stop=stop,
             )
         if world.is_first:
-            _write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
+            write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
         if not trainer.is_over:
             return None
         if world.is_first:
@@ -140,7 +140,7 @@ def _prepare(
     with atomic_file(run_dir / VOCAB) as new:
         new.write_bytes(vocab.to_text().encode())
     if facts is None:  # a run that goes on keeps its recipe until it has accepted this one
-        _write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
+        write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
 
 
 def warn_of_cut_words(corpus: Corpus) -> None:
@@ -171,7 +171,7 @@ def _finish(trainer: Trainer, run_dir: Path) -> None:
     """Save the model, unless an earlier piece of the run has done it after this very step."""
     if _finished_step(run_dir) != trainer.step:
         _save(trainer, run_dir / MODEL, trainer.model)
-        _write_json(run_dir / FINISHED, {"step": trainer.step})
+        write_json(run_dir / FINISHED, {"step": trainer.step})
 
 
 def _finished_step(run_dir: Path) -> int | None:
@@ -180,8 +180,3 @@ def _finished_step(run_dir: Path) -> int | None:
     except (OSError, ValueError, KeyError):
         return None
     return found if (run_dir / MODEL).is_dir() else None
-
-
-def _write_json(path: Path, content: dict[str, object]) -> None:
-    with atomic_file(path) as new:
-        new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")

@@ -15,7 +15,7 @@ from elmokit.embed.engine import lone_threads
 from elmokit.errors import InputError
 from elmokit.tasks.columns import ColumnMaker
 from elmokit.tasks.recipe import TrainingSettings
-from elmokit.tasks.task import Batch, Task
+from elmokit.tasks.task import AnyTask, Batch
 
 BLUR = 0.1  # of a length, so that an example does not meet the same ones in every epoch
 AHEAD = 2  # batches that are made while another one is learned from
@@ -32,7 +32,7 @@ class TrainingBatches:
 
     def __init__(
         self,
-        task: Task[Any, Any, Any, Any, Any],
+        task: AnyTask,
         examples: Sequence[Any],
         labels: FrozenConfig,
         columns: ColumnMaker,
@@ -62,7 +62,7 @@ class TrainingBatches:
 
 
 def make_batch(
-    task: Task[Any, Any, Any, Any, Any],
+    task: AnyTask,
     examples: Sequence[Any],
     labels: FrozenConfig,
     columns: ColumnMaker,
@@ -75,7 +75,7 @@ def make_batch(
     return Batch(made, task.collate(examples, labels, with_labels))
 
 
-def count_tokens(task: Task[Any, Any, Any, Any, Any], examples: Sequence[Any], *, source: str) -> list[int]:
+def count_tokens(task: AnyTask, examples: Sequence[Any], *, source: str) -> list[int]:
     """How many tokens each example has, all its sequences together. One without any is refused; ``source`` names it."""
     lengths = []
     for number, example in enumerate(examples, start=1):

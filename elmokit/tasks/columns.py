@@ -61,15 +61,20 @@ def reads_elmo(recipe: TaskRecipe) -> bool:
     return recipe.elmo.model is not None and recipe.elmo.place != "none"
 
 
-def learn_inputs(sequences: Iterable[Sequence[str]], recipe: TaskRecipe) -> InputVocab:
-    """List the words and characters of training text, the most frequent first; equal counts go by code point."""
+def learn_inputs(
+    sequences: Iterable[Sequence[str]], recipe: TaskRecipe, *, vectors: StaticVectors | None = None
+) -> InputVocab:
+    """List the words and characters of training text, the most frequent first; equal counts go by code point.
+
+    ``vectors`` tell which words have none, where only theirs are learned.
+    """
     if recipe.words.trained and recipe.words.file is None:
         raise ConfigError("words.trained is set, but words.file names no vectors to train; name some, or unset it")
     counts = Counter(token for tokens in sequences for token in tokens)
     words: Counter[str] = Counter()
     chars: Counter[str] = Counter()
     for token, count in counts.items():
-        if recipe.words.trained:
+        if _is_learned(token, recipe.words, vectors):
             words[_look_up_form(token, recipe.words)] += count
         if recipe.chars is not None:
             for char in token[: recipe.chars.max_chars]:
@@ -138,9 +143,10 @@ class ColumnMaker:
     def _read_word(self, word: str) -> _Word:
         words, chars = self.recipe.words, self.recipe.chars
         read = "" if chars is None else word[: chars.max_chars]
+        learned = _is_learned(word, words, self.vectors)
         return _Word(
             row=0 if self.vectors is None else int(self.vectors.rows([word], lower=words.lower)[0]),
-            learned=self._learned.get(_look_up_form(word, words), OTHER_WORD),
+            learned=self._learned.get(_look_up_form(word, words), OTHER_WORD) if learned else OTHER_WORD,
             chars_K=np.array([self._char_ids.get(char, OTHER_CHAR) for char in read], dtype=np.int64),
         )
 
@@ -158,8 +164,17 @@ def _spell(words: list[_Word], places_BT: NDArray[np.int64], settings: CharSetti
     return Spelling(chars_WK=torch.from_numpy(chars_WK), words_BT=torch.from_numpy(places_BT))
 
 
+def _is_learned(word: str, settings: WordSettings, vectors: StaticVectors | None) -> bool:
+    if settings.trained != "missing":
+        return settings.trained
+    assert vectors is not None
+    return not vectors.rows([word], lower=settings.lower)[0]
+
+
 def _look_up_form(word: str, settings: WordSettings) -> str:
-    return word.lower() if settings.lower == "always" else word
+    """What stands for a word among those that are learned. One that has no vector has none in lower case either."""
+    is_lower = settings.lower == "always" or (settings.lower == "fallback" and settings.trained == "missing")
+    return word.lower() if is_lower else word
 
 
 def _by_count(counts: Counter[str], least: int) -> tuple[str, ...]:

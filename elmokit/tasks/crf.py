@@ -37,12 +37,6 @@ class LinearChainCRF(nn.Module):
         # If no path at all is possible, neither is this one: -inf, where -inf - -inf would be no number.
         return score_B - log_total_B.masked_fill(log_total_B == IMPOSSIBLE, 0.0)
 
-    @torch.no_grad()
-    def viterbi(self, emissions_BTK: Tensor, mask_BT: Tensor, allowed: ViterbiRules) -> list[list[int]]:
-        """The best tags of every sentence among those that the rules allow."""
-        rules = rule_scores(allowed, self.transitions)
-        return decode_batch(emissions_BTK, mask_BT, self.transitions + rules.transitions_KK, rules.start_K, rules.end_K)
-
 
 @dataclass(frozen=True, eq=False)
 class RuleScores:

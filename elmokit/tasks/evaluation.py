@@ -16,10 +16,8 @@ from elmokit.errors import ElmokitWarning, InputError
 from elmokit.tasks.batching import count_tokens, make_batch, prefetched
 from elmokit.tasks.columns import ColumnMaker
 from elmokit.tasks.saved import LoadedTask
-from elmokit.tasks.task import Batch, Task, TaskModel
+from elmokit.tasks.task import AnyTask, Batch, TaskModel
 from elmokit.text.batches import batches_by_length, windows
-
-AnyTask = Task[Any, Any, Any, Any, Any]
 
 LABELS_IN_MESSAGE = 5
 WINDOW = 1024  # examples of which several models' beliefs are kept at once

@@ -6,7 +6,7 @@ longest, E character width, F filters together.
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -65,15 +65,12 @@ class VariationalDropout(nn.Module):
         return inputs_BTD * draw_mask((num_sequences, 1, width), self.p, inputs_BTD)
 
 
-class BiRNN(nn.Module):
-    """A recurrent layer a direction, side by side."""
+class BiLSTM(nn.Module):
+    """An LSTM a direction, side by side."""
 
-    def __init__(self, kind: Literal["lstm", "gru"], input_dim: int, hidden_dim: int) -> None:
+    def __init__(self, input_dim: int, hidden_dim: int) -> None:
         super().__init__()
-        kinds = {"lstm": nn.LSTM, "gru": nn.GRU}
-        if kind not in kinds:
-            raise ConfigError(f"a recurrent layer of kind {kind!r}; expected one of {', '.join(kinds)}")
-        self.rnn = kinds[kind](input_dim, hidden_dim, batch_first=True, bidirectional=True)
+        self.rnn = nn.LSTM(input_dim, hidden_dim, batch_first=True, bidirectional=True)
 
     def forward(self, inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
         """Return forward and backward outputs, (B, T, 2 H), zero on padding."""

@@ -18,12 +18,10 @@ from elmokit.tasks.layer_store import LayerStore
 from elmokit.tasks.learner import UNTRAINED, seeded
 from elmokit.tasks.origin import examples_fingerprint, run_origin
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.task import Task
+from elmokit.tasks.task import AnyTask
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm, load_saved
 from elmokit.weights.sums import sha256
-
-AnyTask = Task[Any, Any, Any, Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +71,8 @@ def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_d
     count_tokens(task, data.dev, source="development data")
     train = [data.train[index] for index in choose_examples(lengths, recipe.training)]
     labels = task.learn_labels(data.train)  # of all, so that runs on other parts of them can decide together
-    vocab = learn_inputs(all_sequences(task, train), recipe)
     vectors = None if recipe.words.file is None else read_static_vectors(recipe.words.file)
+    vocab = learn_inputs(all_sequences(task, train), recipe, vectors=vectors)
     bilm = _find_bilm(recipe) if reads_elmo(recipe) else None
     embedder = None if bilm is None else Embedder(build_bilm(bilm), warm=stored_state(bilm))
     layers = None if embedder is None else LayerStore.open(layers_dir, embedder)

@@ -19,7 +19,7 @@ from elmokit.errors import InputError
 from elmokit.readers.conll2003 import TaggedSentence, read_conll2003
 from elmokit.tasks.crf import LinearChainCRF, RuleScores, rule_scores, viterbi_decode
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.layers import BiRNN, VariationalDropout
+from elmokit.tasks.layers import BiLSTM, VariationalDropout
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.span_metrics import score_spans
 from elmokit.tasks.tags import bio_to_bioul, bio_to_spans, bioul_rules, bioul_to_bio
@@ -63,8 +63,8 @@ class NERModel(nn.Module):
         lower_dim, upper_dim = settings.hidden_dims
         self.tokens = tokens
         self.dropout = VariationalDropout(settings.dropout)
-        self.lower = BiRNN("lstm", tokens.input_dim, lower_dim)
-        self.upper = BiRNN("lstm", 2 * lower_dim + tokens.output_dim, upper_dim)
+        self.lower = BiLSTM(tokens.input_dim, lower_dim)
+        self.upper = BiLSTM(2 * lower_dim + tokens.output_dim, upper_dim)
         self.emit = nn.Linear(2 * upper_dim, len(labels.tags))
         self.crf = LinearChainCRF(len(labels.tags))
 

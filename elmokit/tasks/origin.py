@@ -8,7 +8,7 @@ from typing import Any
 from elmokit.config import FrozenConfig, parse_config
 from elmokit.errors import ConfigError
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.task import Task
+from elmokit.tasks.task import AnyTask
 
 # How long a run lasts may change when it goes on. Files may be elsewhere by then: their content is compared.
 FREE = {"training": {"epochs", "patience"}, "words": {"file"}, "elmo": {"model"}}
@@ -44,9 +44,7 @@ def same_recipe(written: Mapping[str, Any], recipe: TaskRecipe) -> bool:
     return before == now
 
 
-def examples_fingerprint(
-    task: Task[Any, Any, Any, Any, Any], examples: Sequence[Any], labels: FrozenConfig | None
-) -> str:
+def examples_fingerprint(task: AnyTask, examples: Sequence[Any], labels: FrozenConfig | None) -> str:
     """A hash of the examples, of the tokens that they are read as, and of the labels there are."""
     digest = hashlib.sha256(b"" if labels is None else labels.model_dump_json().encode())
     for example in examples:

@@ -19,8 +19,8 @@ class WordSettings(FrozenConfig):
 
     file: str | None = None
     """Where they are; none: the model reads none."""
-    trained: bool = False
-    """Whether the vectors of the training text's words are learned further."""
+    trained: bool | Literal["missing"] = False
+    """Whether the vectors of the training text's words are learned further; ``missing``: of those that have none."""
     lower: Lowering = "fallback"
     """Look words up in lower case always, only where they are not there as they are written, or never."""
     unit_length: bool = False

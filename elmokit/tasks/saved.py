@@ -32,7 +32,7 @@ from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.live_layers import LiveLayers
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.table import TASKS, get_task
-from elmokit.tasks.task import Task
+from elmokit.tasks.task import AnyTask
 from elmokit.weights.folder import FORMAT as BILM_FORMAT
 from elmokit.weights.folder import is_replaceable, load_folder, save_folder, write_tensors
 from elmokit.weights.options import read_json_object
@@ -46,8 +46,6 @@ VERSION: Final = 1
 CONFIG, INPUTS, TENSORS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
 VECTORS, BILM = "vectors", "bilm"
 KNOWN_FILES = {CONFIG, INPUTS, TENSORS, CARD, VECTORS, BILM, SUMS}
-
-AnyTask = Task[Any, Any, Any, Any, Any]
 
 
 class TaskFolderConfig(FrozenConfig):

@@ -35,7 +35,7 @@ from elmokit.tasks.classification import (
     unknown_classes,
 )
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.layers import BiRNN, Dropout, VariationalDropout, masked_max, masked_mean
+from elmokit.tasks.layers import BiLSTM, Dropout, VariationalDropout, masked_max, masked_mean
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
 from elmokit.text.tokens import RAW_ENGLISH, TextRules, tokenize
@@ -72,11 +72,11 @@ class SNLIModel(nn.Module):
         encoded_dim = 2 * hidden_dim + tokens.output_dim
         self.tokens = tokens
         self.rnn_dropout = VariationalDropout(settings.dropout)
-        self.encoder = BiRNN("lstm", tokens.input_dim, hidden_dim)
+        self.encoder = BiLSTM(tokens.input_dim, hidden_dim)
         self.compare = nn.Sequential(
             Dropout(settings.attention_dropout), nn.Linear(4 * encoded_dim, hidden_dim), nn.ReLU()
         )
-        self.composer = BiRNN("lstm", hidden_dim, hidden_dim)
+        self.composer = BiLSTM(hidden_dim, hidden_dim)
         self.classify = nn.Sequential(
             Dropout(settings.dropout),
             nn.Linear(8 * hidden_dim, hidden_dim),

@@ -25,7 +25,7 @@ from torch.nn import functional
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
 from elmokit.tasks.coref_documents import read_documents
-from elmokit.tasks.crf import rule_scores, viterbi_decode
+from elmokit.tasks.crf import RuleScores, rule_scores, viterbi_decode
 from elmokit.tasks.highway_lstm import HighwayLSTM
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.recipe import Share
@@ -192,9 +192,8 @@ def decode(belief: NDArray[np.float32], example: RoleExample, labels: SRLLabels)
     # sentences, and saves them the search.
     best = belief.argmax(axis=1)
     if not (rules.start_K[best[0]] and rules.transitions_KK[best[:-1], best[1:]].all()):
-        scores_TK = torch.from_numpy(belief)
-        forbidden = rule_scores(rules, scores_TK)
-        best = viterbi_decode(scores_TK, forbidden.transitions_KK, forbidden.start_K, forbidden.end_K)
+        forbidden = _forbidden(labels.tags)
+        best = viterbi_decode(torch.from_numpy(belief), forbidden.transitions_KK, forbidden.start_K, forbidden.end_K)
     return tuple(labels.tags[index] for index in best)
 
 
@@ -268,6 +267,11 @@ def _roles(examples: Sequence[RoleExample]) -> set[str]:
 @lru_cache(maxsize=8)  # of some hundred tags it takes longer to say which may follow which than to tag a sentence
 def _rules(tags: tuple[str, ...]) -> ViterbiRules:
     return bio_rules(tags)
+
+
+@lru_cache(maxsize=8)
+def _forbidden(tags: tuple[str, ...]) -> RuleScores:
+    return rule_scores(_rules(tags), torch.zeros(()))
 
 
 def _arguments(example: RoleExample, prediction: Sequence[str]) -> list[Span]:

@@ -35,7 +35,7 @@ from elmokit.tasks.classification import (
     unknown_classes,
 )
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.layers import BiRNN, Dropout, masked_max, masked_mean, masked_softmax
+from elmokit.tasks.layers import BiLSTM, Dropout, masked_max, masked_mean, masked_softmax
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
 from elmokit.text.tokens import RAW_ENGLISH, TextRules
@@ -86,8 +86,8 @@ class SSTModel(nn.Module):
             nn.ReLU(),
             Dropout(settings.projection_dropout),
         )
-        self.encoder = BiRNN("lstm", hidden_dim, hidden_dim)
-        self.integrator = BiRNN("lstm", 6 * hidden_dim, hidden_dim)
+        self.encoder = BiLSTM(hidden_dim, hidden_dim)
+        self.integrator = BiLSTM(6 * hidden_dim, hidden_dim)
         self.weigh = nn.Linear(pooled_dim, 1)
         layers: list[nn.Module] = [Dropout(settings.pooling_dropout)]
         widths = (4 * pooled_dim, *settings.head_dims)

@@ -1,10 +1,9 @@
 """The six tasks of the paper, by name. A task is imported when it is asked for."""
 
 from importlib import import_module
-from typing import Any
 
 from elmokit.errors import InputError
-from elmokit.tasks.task import Task
+from elmokit.tasks.task import AnyTask
 
 TASKS = {
     "coref": "elmokit.tasks.coref",
@@ -17,9 +16,9 @@ TASKS = {
 """Name -> the module whose ``TASK`` it is."""
 
 
-def get_task(name: str) -> Task[Any, Any, Any, Any, Any]:
+def get_task(name: str) -> AnyTask:
     """The task of that name."""
     if name not in TASKS:
         raise InputError(f"there is no task {name!r}; the tasks are {', '.join(TASKS)}")
-    task: Task[Any, Any, Any, Any, Any] = import_module(TASKS[name]).TASK
+    task: AnyTask = import_module(TASKS[name]).TASK
     return task

@@ -59,18 +59,6 @@ def bio_to_spans(tags: Sequence[str]) -> list[Span]:
     return spans
 
 
-def spans_to_bio(spans: Sequence[Span], num_tokens: int) -> list[str]:
-    """The tags of a sentence with these spans, which must lie in it and apart from each other."""
-    tags = [OUTSIDE] * num_tokens
-    for span in spans:
-        if not 0 <= span.start < span.end <= num_tokens:
-            raise InputError(f"{span} in a sentence of {num_tokens} tokens; expected 0 <= start < end <= {num_tokens}")
-        if any(tag != OUTSIDE for tag in tags[span.start : span.end]):
-            raise InputError(f"{span} overlaps another span; one tag a token cannot say both, so drop one")
-        tags[span.start : span.end] = [f"B-{span.label}", *[f"I-{span.label}"] * (span.end - span.start - 1)]
-    return tags
-
-
 def bio_to_bioul(tags: Sequence[str]) -> list[str]:
     """The same spans with their last tokens marked."""
     _check_order(tags, _follows_in_bio, "BIO")

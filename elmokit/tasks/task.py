@@ -81,6 +81,9 @@ class Task(Generic[Example, Labels, Target, Belief, Prediction]):
     """What one visit of training sees of an example (a window of a document, one of several answers)."""
 
 
+AnyTask = Task[Any, Any, Any, Any, Any]
+
+
 def mean_arrays(beliefs: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     """Combine distributions, or scores, by their mean."""
     mean: np.ndarray[Any, Any] = np.mean(np.stack(beliefs), axis=0)

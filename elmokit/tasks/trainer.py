@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmokit.atomic import atomic_file, remove_leftovers
+from elmokit.atomic import remove_leftovers, write_json
 from elmokit.pretrain.checkpoint import Checkpoint, Writer, load_newest, save_checkpoint
 from elmokit.pretrain.claim import claimed
 from elmokit.pretrain.distributed import World
@@ -38,7 +38,7 @@ from elmokit.tasks.origin import check_origin, examples_fingerprint, same_recipe
 from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, Report, TaskPlan, TaskStep, event_log
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import SavedTask, build_model, save_task_model
-from elmokit.tasks.task import Task
+from elmokit.tasks.task import AnyTask
 
 RECIPE, LOG, EVENTS, CHECKPOINTS = "recipe.json", "log.jsonl", "tensorboard", "checkpoints"
 LAYERS, MODEL, RESULT = "layers", "model", "result.json"
@@ -47,8 +47,6 @@ LOG_EVERY = 20  # steps that a line of the log is the mean of
 SECONDS_AT_RISK = 600.0  # of work that a crash may cost, between two looks at the development data
 NUM_CHECKPOINTS = 2
 ALONE = World(rank=0, size=1, device=torch.device("cpu"))
-
-AnyTask = Task[Any, Any, Any, Any, Any]
 
 
 def train_task(
@@ -75,7 +73,7 @@ def train_task(
         if newest is not None and (finished := _finished_before(run_dir, task, recipe, data)) is not None:
             report(finished)
             return run_dir / MODEL
-        _write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
+        write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
         warn_of_unknown_labels(task, materials.labels, materials.dev, source="development data")
         if not _read_layers(task, materials, [*materials.train, *materials.dev], report=report, stop=stop):
             return None
@@ -219,7 +217,7 @@ def _finish(
     _save(task, materials, finished, best.weights, run_dir / MODEL)
     tell(finished)
     result = {"task": task.name, **asdict(finished), "test_data": test_data, "recipe": recipe.model_dump(mode="json")}
-    _write_json(run_dir / RESULT, result)
+    write_json(run_dir / RESULT, result)
     return True
 
 
@@ -289,8 +287,3 @@ class _Stopwatch:
         """Seconds since the lap before."""
         before, self._mark = self._mark, time.monotonic()
         return self._mark - before
-
-
-def _write_json(path: Path, content: dict[str, object]) -> None:
-    with atomic_file(path) as new:
-        new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
