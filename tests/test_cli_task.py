@@ -298,6 +298,12 @@ def test_a_run_that_cannot_be_is_one_line_and_exit_code_1(home, change, message,
     assert err.count("\n") == 1
 
 
+def test_an_empty_test_file_is_found_before_anything_is_learned(home, tmp_path, capfd):
+    (tmp_path / "empty.conll").touch()
+    assert cli.run([*train(home, "ner"), "--test", str(tmp_path / "empty.conll")]) == 1
+    assert "empty.conll: is empty; give another file to test on, or none\n" in capfd.readouterr().err
+
+
 def test_a_run_without_a_word_on_elmo_is_refused(home, capfd):
     args = train(home, "ner")
     del args[args.index("--elmo") : args.index("--elmo") + 2]

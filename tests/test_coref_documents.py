@@ -60,6 +60,14 @@ def test_mentions_that_are_alone_are_dropped_in_reading(tmp_path: Path) -> None:
     assert found.clusters == ((Mention(0, 0, 1), Mention(1, 0, 1)),)
 
 
+def test_slashes_before_the_end_of_a_sentence_are_dropped_in_reading(tmp_path: Path) -> None:
+    document = story("[1 Ann ] / 9/11 /.", "[1 She ] /?")
+    (tmp_path / "a.conll").write_text(as_conll(document), "utf-8")
+    [found] = read_documents(tmp_path / "a.conll")
+    assert [sentence.tokens for sentence in found.sentences] == [("Ann", "/", "9/11", "."), ("She", "?")]
+    assert found.clusters == document.clusters
+
+
 def test_clusters_that_share_a_mention_become_one() -> None:
     a, b, c, d, e, f = (Mention(0, place, place + 1) for place in range(6))
     assert tidy_clusters([[e, f], [a, b], [c, d], [b, c], [f]]) == ((a, b, c, d), (e, f))

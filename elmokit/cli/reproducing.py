@@ -53,7 +53,7 @@ def _tables() -> None:
 @reproduce.command(no_args_is_help=True, epilog=TABLE1_EPILOG)
 def table1(
     *,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the published data sets.")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the data sets.")] = None,
     elmo: Annotated[Path | None, typer.Option(metavar="MODEL", help="The biLM's folder.")] = None,
     vectors: Annotated[
         Path | None, typer.Option(metavar="FILE", help=f"Static vectors.  [default: DIR/{VECTORS}]")

@@ -15,12 +15,16 @@ Clusters = tuple[tuple[Mention, ...], ...]
 
 GENRES = ("bc", "bn", "mz", "nw", "pt", "tc", "wb")  # of OntoNotes, where a document's name begins with one and /
 TRAINING_SENTENCES = 50  # that one visit of training sees of a document
+SENTENCE_ENDS = {"/.": ".", "/?": "?"}
 FILE_ENDS = ("conll", "conll.gz", "conll.xz")
 ARCHIVE_ENDS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2")
 
 
 def read_documents(path: Path) -> list[Document]:
-    """The documents of a file in CoNLL-2012's columns, of all such files in a folder, or of a tar archive of them."""
+    """The documents of a file in CoNLL-2012's columns, of all such files in a folder, or of a tar archive of them.
+
+    OntoNotes' ``/.`` and ``/?`` are read as ``.`` and ``?``, as Lee et al. 2017 did.
+    """
     found: dict[tuple[str, int], Document] = {}
     for document in _find_documents(path):
         where = f"{path}: document {document.name!r}, part {document.part}"
@@ -30,7 +34,17 @@ def read_documents(path: Path) -> list[Document]:
             raise InputError(f"{where}, is there twice; give one file of it, gold or automatic")
     if not found:
         raise InputError(f"{path}: no document in it; expected '#begin document (name); part 000' and its rows")
-    return [replace(document, clusters=tidy_clusters(document.clusters)) for document in found.values()]
+    return [
+        replace(document, sentences=_without_slashes(document), clusters=tidy_clusters(document.clusters))
+        for document in found.values()
+    ]
+
+
+def _without_slashes(document: Document) -> tuple[Sentence, ...]:
+    return tuple(
+        replace(sentence, tokens=tuple(SENTENCE_ENDS.get(token, token) for token in sentence.tokens))
+        for sentence in document.sentences
+    )
 
 
 def read_text_documents(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[Document]:

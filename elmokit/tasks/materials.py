@@ -54,6 +54,8 @@ def read_data(task: AnyTask, *, train: Path, dev: Path, test: Path | None) -> Ta
     for path in (train, dev, test):
         if path is not None and not path.exists():
             raise InputError(f"{path}: no such file; check the path, seen from {Path.cwd()}")
+    if test is not None and test.is_file() and not test.stat().st_size:  # it will be read only when all is learned
+        raise InputError(f"{test}: is empty; give another file to test on, or none")
     return TaskData(
         train=task.read(train, True),  # noqa: FBT003
         dev=task.read(dev, False),  # noqa: FBT003

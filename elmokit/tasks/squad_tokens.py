@@ -2,8 +2,8 @@ r"""Tokens that know where they stand in their text, as questions on a text and 
 
 Words are split as in the Penn Treebank (``do n't``, ``Ann 's``; a full stop of its own only at a sentence's end), and
 further at hyphens, dashes, slashes, quotes, currency and other signs, so that nearly every answer begins and ends with
-a token. A token reads as the biLM's own text would have it: all double quotes are ``"``, single ones ``'``, dashes
-``--``. Between two tokens there is white space, characters that no one sees, or nothing.
+a token. Signs are written as in the biLM's own text: all double quotes are ``"``, single ones ``'``, dashes ``--``.
+Between two tokens there is white space, characters that no one sees, or nothing.
 
 Shapes: T tokens.
 """
