@@ -38,12 +38,12 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         raise OutputError(f"{path}: is a {'directory' if target.is_dir() else 'device'}; name a file to write to")
     temporary = _beside(target)
-    with _explained(path):
+    with explained(path):
         temporary.touch(exist_ok=False)
     try:
-        with _explained(path, only=DISK_FAILURES):
+        with explained(path, only=DISK_FAILURES):
             yield temporary
-        with _explained(path):
+        with explained(path):
             _flush(temporary)
             os.replace(temporary, target)
             _flush(target.parent)
@@ -65,7 +65,7 @@ def atomic_folder(path: str | Path, *, replace: bool) -> Iterator[Path]:
     exchange and moved back if that fails.
     """
     target = _resolve(path)
-    with _explained(path):
+    with explained(path):
         if target.exists() and not target.is_dir():
             raise OutputError(f"{path}: is a file; name a folder to write to")
         if target.is_dir() and any(target.iterdir()) and not replace:
@@ -73,9 +73,9 @@ def atomic_folder(path: str | Path, *, replace: bool) -> Iterator[Path]:
         temporary = _beside(target)
         temporary.mkdir()
     try:
-        with _explained(path, only=DISK_FAILURES):
+        with explained(path, only=DISK_FAILURES):
             yield temporary
-        with _explained(path):
+        with explained(path):
             for file in temporary.iterdir():
                 _flush(file)
             _flush(temporary)
@@ -122,7 +122,7 @@ def _exchange(new: Path, target: Path) -> None:
 
 
 @contextmanager
-def _explained(path: str | Path, *, only: Collection[int] | None = None) -> Iterator[None]:
+def explained(path: str | Path, *, only: Collection[int] | None = None) -> Iterator[None]:
     """Turn a failure to write into an ``OutputError``; with ``only``, no failure but those error numbers."""
     try:
         yield

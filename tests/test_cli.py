@@ -17,6 +17,7 @@ from published import PublishedModel, make_published, read_published
 from safetensors.numpy import load_file
 
 from elmokit import __version__, cli
+from elmokit.cli import messages
 from elmokit.embed.embedder import Embedder
 from elmokit.text.vocab import Vocab
 from elmokit.weights.folder import load_softmax, save_folder
@@ -329,3 +330,28 @@ def test_a_file_size_limit_keeps_the_work(folder, model):
 def test_published_model_fixture_is_described(published_model: PublishedModel, capfd):
     assert cli.run(["info", *map(str, reversed(published_model.pair)), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["model"] == {"layers": 3, "width": 16, "published": True}
+
+
+def test_messages_that_nobody_hears_end_nothing(monkeypatch):
+    def broken(*_args, **_kwargs):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("typer.echo", broken)
+    messages.say("step 20")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_a_lack_of_memory_is_one_line_with_advice(monkeypatch, capfd, error):
+    def fail(*_args, **_kwargs):
+        raise error
+
+    monkeypatch.setattr("elmokit.embed.description.describe_model", fail)
+    assert cli.run(["info", "somewhere"]) == 1
+    assert capfd.readouterr().err.startswith("elmokit: out of memory; use smaller batches (--batch-size, --rows, ")

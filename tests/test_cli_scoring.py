@@ -203,7 +203,9 @@ def test_finetune_tells_the_held_out_perplexity_before_and_after(folder, model, 
     args = ["finetune", model, "te*.txt", "-o", "tuned", "--heldout", "text.txt", "--tokenized", "--rows", "4"]
     assert cli.run([*args, "--epochs", "3", "--learning-rate", "0.1"]) == 0
     out, err = capfd.readouterr()
-    rows = {line.split()[0]: [float(number) for number in line.split()[1:]] for line in out.splitlines()[1:]}
+    *lines, unknown = out.splitlines()[1:]
+    assert unknown.split() == ["unknown", "words", "39.3%", "39.3%"]
+    rows = {line.split()[0]: [float(number) for number in line.split()[1:]] for line in lines}
     assert rows["mean"][1] < rows["mean"][0]
     assert cli.run(["perplexity", model, "text.txt", "--tokenized", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)

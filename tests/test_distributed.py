@@ -70,6 +70,20 @@ def wait_for_checkpoint(run_dir: Path) -> None:
         time.sleep(0.05)
 
 
+def test_more_processes_than_gpus_are_refused_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    for name, value in (("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(
+            ConfigError, match="process 2 of this machine has no GPU of its own: torch sees 1; start as many"
+        ),
+        distributed.join_world(),
+    ):
+        pass
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("hurt", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
 @pytest.mark.parametrize("rank", [0, 1])

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from elmokit.pretrain.event_log import event_log
-from elmokit.pretrain.run import HeldOut, LogLine
+from elmokit.pretrain import event_log
+from elmokit.pretrain.event_log import curve_values
+from elmokit.pretrain.run import HeldOut, LogLine, RunPlan
 
 accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 
@@ -29,24 +30,37 @@ def log_line(step: int, *, sampled: bool) -> LogLine:
     )
 
 
+def write(folder: Path, *entries: LogLine | HeldOut | RunPlan) -> None:
+    with event_log.curves(folder) as draw:
+        for entry in entries:
+            draw(entry.step, curve_values(entry))
+
+
 def test_losses_and_perplexities_are_curves_under_honest_names(tmp_path: Path) -> None:
-    with event_log(tmp_path, writes=True) as add:
-        add(log_line(10, sampled=True))
-        add(log_line(20, sampled=True))
-        add(HeldOut(20, 8.0, 16.0, 12.0, "text"))
+    write(tmp_path, log_line(10, sampled=True), log_line(20, sampled=True), HeldOut(20, 8.0, 16.0, 12.0, 0.25, "text"))
     found = curves(tmp_path)
     assert found["train/forward_loss_sampled"] == [(10, 4.0), (20, 4.0)]
     assert found["heldout/perplexity"] == [(20, 12.0)]
+    assert found["heldout/unknown_share"] == [(20, 0.25)]
     assert "train/forward_loss" not in found
 
 
 def test_the_loss_of_a_full_softmax_is_not_called_sampled(tmp_path: Path) -> None:
-    with event_log(tmp_path, writes=True) as add:
-        add(log_line(10, sampled=False))
+    write(tmp_path, log_line(10, sampled=False))
     assert "train/forward_loss" in curves(tmp_path)
 
 
-def test_only_the_first_process_writes(tmp_path: Path) -> None:
-    with event_log(tmp_path, writes=False) as add:
-        add(log_line(10, sampled=False))
-    assert not list(tmp_path.iterdir())
+def test_steps_that_are_done_again_are_drawn_once(tmp_path: Path) -> None:
+    write(tmp_path, *(log_line(step, sampled=False) for step in (10, 20, 30)))
+    write(tmp_path, *(log_line(step, sampled=False) for step in (20, 30, 40)))
+    assert [step for step, _ in curves(tmp_path)["train/forward_loss"]] == [10, 20, 30, 40]
+
+
+def test_nothing_is_written_before_there_is_a_curve(tmp_path: Path) -> None:
+    write(tmp_path / "none", RunPlan(0, 10, None, 0.0, 5, 5, None, 1))
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_disk_that_fails_costs_the_curves_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    write(tmp_path / "file", log_line(10, sampled=False))

@@ -176,7 +176,7 @@ def test_sums_of_a_pretraining_run_make_smaller_steps(data: DataSettings, tmp_pa
         moved[name] = float((after - trainer.model.softmax.weight).norm().detach())
     assert 0 < moved["kept"] < 0.97 * moved["fresh"]
     adam = FinetuneSettings(training=one_step.model_copy(update={"optimizer": "adam"}), run_dir=tmp_path / "run")
-    with pytest.raises(ConfigError, match="its optimiser was adagrad, whose memory is of no use to adam"):
+    with pytest.raises(ConfigError, match="its optimiser was adagrad, and now it is adam; only Adagrad can go on"):
         finetune(tmp_path / "lm", data, tmp_path / "other", settings=adam)
     full = kept.model_copy(update={"softmax": SoftmaxSettings(kind="full")})
     with pytest.raises(ConfigError, match="another kind of softmax"):

@@ -261,6 +261,27 @@ def test_vocab_splits_paragraphs_as_a_run_does(folder: Path, capfd: pytest.Captu
         assert f"and {num_sentences} sentences" in capfd.readouterr().err
 
 
+def test_vocab_refuses_a_folder_before_it_counts(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["vocab", "gone.txt", "-o", "."]) == 1
+    assert ".: is a directory; name a file to write to" in capfd.readouterr().err
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data": {"heldout": ("gone.txt",)}}, r"gone\.txt: no such file"),
+        ({"vocab": {"file": "gone.txt"}}, r"gone\.txt: no such file"),
+    ],
+)
+def test_what_is_missing_is_told_before_any_text_is_prepared(tmp_path: Path, change: dict, message: str) -> None:
+    recipe = with_text(toy_recipe(steps=10), tmp_path)
+    changed = {name: getattr(recipe, name).model_copy(update=update) for name, update in change.items()}
+    with pytest.raises(InputError, match=message):
+        run_alone(recipe.model_copy(update=changed), tmp_path / "run")
+    assert not (tmp_path / "run" / "text").exists()
+
+
 def start(*args: str) -> subprocess.Popen[str]:
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "elmokit", "pretrain", "toy.toml", "training.steps=1000000", *args]

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from toy import TEXT, toy_model, toy_recipe, toy_trainer
 
-from elmokit.errors import ConfigError, ElmokitWarning
+from elmokit.errors import ConfigError, ElmokitWarning, OutputError
 from elmokit.pretrain.checkpoint import checkpoints, load_newest
 from elmokit.pretrain.perplexity import held_out_look, measure
 from elmokit.pretrain.recipe import Recipe
-from elmokit.pretrain.run import CHECKPOINTS, LOG, HeldOut, LogLine, RunPlan, train
+from elmokit.pretrain.run import CHECKPOINTS, LOG, HeldOut, LogLine, RunLog, RunPlan, train
 from elmokit.pretrain.trainer import Trainer, learning_rate, planned_steps
 
 TIMES = {"seconds", "tokens_per_second"}
@@ -170,7 +170,7 @@ def test_hours_are_those_of_the_clock_with_looks_at_held_out_text(tmp_path: Path
 
     def look(trainer: Trainer) -> HeldOut:
         time.sleep(0.4)
-        return HeldOut(trainer.step, 1.0, 1.0, 1.0, "text")
+        return HeldOut(trainer.step, 1.0, 1.0, 1.0, 0.0, "text")
 
     train(trainer, tmp_path, look=look, save_best=lambda _: None, report=lambda _: None, stop=threading.Event())
     assert trainer.step == 2
@@ -194,7 +194,7 @@ def test_the_best_model_so_far_is_saved_as_it_was_then(tmp_path: Path) -> None:
     saved = []
 
     def look(trainer: Trainer) -> HeldOut:
-        return HeldOut(trainer.step, 1.0, 1.0, next(answers), "text")
+        return HeldOut(trainer.step, 1.0, 1.0, next(answers), 0.0, "text")
 
     train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
     assert trainer.best == 5.0
@@ -208,17 +208,40 @@ def test_a_worse_look_is_not_saved(tmp_path: Path) -> None:
     answers, saved = iter([5.0, 6.0, 4.0]), []
 
     def look(trainer: Trainer) -> HeldOut:
-        return HeldOut(trainer.step, 1.0, 1.0, next(answers), "text")
+        return HeldOut(trainer.step, 1.0, 1.0, next(answers), 0.0, "text")
 
     train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
     assert len(saved) == 2
     assert trainer.best == 4.0
 
 
+def test_the_look_after_the_last_step_is_returned_once(tmp_path: Path) -> None:
+    trainer = toy_trainer(tmp_path, recipe := toy_recipe(steps=20, evaluate_every=7))
+    looks: list[HeldOut] = []
+
+    def look(trainer: Trainer) -> HeldOut:
+        looks.append(HeldOut(trainer.step, 1.0, 1.0, 5.0 - len(looks), 0.0, "text"))
+        return looks[-1]
+
+    def go_on(trainer: Trainer) -> HeldOut | None:
+        return train(trainer, tmp_path, look=look, save_best=None, report=lambda _: None, stop=threading.Event())
+
+    assert go_on(trainer) == looks[-1]
+    assert [found.step for found in looks] == [7, 14, 20]
+    assert go_on(toy_trainer(tmp_path, recipe)) is None  # all was done before
+    assert len(looks) == 3
+
+
+def test_a_log_that_cannot_be_written_is_told_by_its_name(tmp_path: Path) -> None:
+    log = RunLog(tmp_path / "gone" / "log.jsonl", from_step=0, writes=True)
+    with pytest.raises(OutputError, match=r"log\.jsonl: cannot be written: No such file or directory; create"):
+        log.write(HeldOut(1, 1.0, 1.0, 1.0, 0.0, "text"))
+
+
 def test_perplexities_of_another_held_out_text_are_not_compared(tmp_path: Path) -> None:
     recipe = toy_recipe(steps=30, evaluate_every=10)
     trainer = toy_trainer(tmp_path, recipe)
-    looks, saved = iter([(5.0, "old"), (7.0, "new"), (8.0, "new")]), []
+    looks, saved = iter([(5.0, 0.0, "old"), (7.0, 0.0, "new"), (8.0, 0.0, "new")]), []
 
     def look(trainer: Trainer) -> HeldOut:
         return HeldOut(trainer.step, 1.0, 1.0, *next(looks))

@@ -14,6 +14,8 @@ from elmokit.cli.messages import is_first_process, say
 from elmokit.errors import ElmokitError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+OUT_OF_MEMORY = "out of memory; use smaller batches (--batch-size, --rows, training.num_rows), or split long lines"
+SIGNS_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory")  # torch's, on a GPU and on the CPU
 
 app = typer.Typer(
     name="elmokit",
@@ -55,11 +57,13 @@ def run(args: list[str]) -> int:
     except ElmokitError as error:
         return _fail(str(error), FAILED, debug=debug)
     except MemoryError:
-        return _fail("out of memory; use a smaller --batch-size, or split long lines", FAILED, debug=debug)
+        return _fail(OUT_OF_MEMORY, FAILED, debug=debug)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", FAILED, debug=debug)
     except Exception as error:  # noqa: BLE001  the last resort: no traceback for a user who did not ask for one
+        if any(sign in f"{type(error).__name__} {error}" for sign in SIGNS_OF_MEMORY):
+            return _fail(OUT_OF_MEMORY, FAILED, debug=debug)
         return _fail(f"{type(error).__name__}: {error}; use --debug for the traceback", FAILED, debug=debug)
     return 0
 

@@ -196,4 +196,5 @@ def _print_change(found: "Finetuned") -> None:
         ("mean", before.perplexity, after.perplexity),
     ):
         table.add_row(name, f"{old:,.2f}", f"{new:,.2f}")
+    table.add_row("unknown words", f"{before.unknown_share:.1%}", f"{after.unknown_share:.1%}")
     Console(highlight=False).print(table)

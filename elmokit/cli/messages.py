@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 
 import typer
 
@@ -9,7 +10,8 @@ import typer
 def say(message: str) -> None:
     """A message to the user, one line on stderr; one of several processes says which it is."""
     who = "" if is_first_process() else f"process {os.environ['RANK']}: "
-    typer.echo(f"elmokit: {who}{' '.join(message.split())}", err=True)
+    with suppress(OSError):  # nobody listens any more: no reason to end a night's work
+        typer.echo(f"elmokit: {who}{' '.join(message.split())}", err=True)
 
 
 def is_first_process() -> bool:

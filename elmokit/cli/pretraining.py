@@ -13,6 +13,7 @@ from elmokit.cli.messages import is_first_process, say
 from elmokit.cli.run_display import run_shown
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.text_options import Language, Split, Tokenized, Wrapped
+from elmokit.errors import OutputError
 
 if TYPE_CHECKING:
     from elmokit.pretrain.run import HeldOut, LogLine, RunPlan
@@ -100,6 +101,8 @@ def vocab(
     from elmokit.text.counting import count_words
     from elmokit.text.vocab import Vocab
 
+    if output.is_dir():
+        raise OutputError(f"{output}: is a directory; name a file to write to")
     counted = count_words(
         find_inputs(files),
         beside=output,

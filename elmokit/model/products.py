@@ -70,7 +70,7 @@ class Int8Product:
 
 
 class MixedProduct:
-    """Weights and inputs rounded to bfloat16, their product kept in float32: for GPUs that are made for it."""
+    """Weights, inputs and their product rounded to bfloat16, sums of products in float32: for GPUs made for it."""
 
     def __init__(self, weight_GP: Tensor) -> None:
         self.weight_GP = weight_GP.detach().bfloat16()

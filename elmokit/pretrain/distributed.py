@@ -26,6 +26,7 @@ from elmokit.pretrain.optimizer import RowGradients
 # For a process that does not answer; a dead one is noticed at once. torchrun then takes up to 30 seconds more to end
 # the one that hangs, and all together must stay below a minute.
 PATIENCE = timedelta(seconds=25)
+JOIN_PATIENCE = timedelta(minutes=10)  # for those that start later, from a slow disk say
 LONG_PATIENCE = timedelta(days=2)  # where one process works and the others know it: text is being prepared
 BEAT = 5.0  # seconds after which a process that works alone tells the others that it lives
 
@@ -39,7 +40,8 @@ class World:
     rank: int
     size: int
     device: torch.device
-    waiting: dist.ProcessGroup | None = None  # for long waits; None if there is nobody to wait for
+    steps: dist.ProcessGroup | None = None  # for what every step sends; None if there is nobody to talk to
+    waiting: dist.ProcessGroup | None = None  # for long waits
     beating: dist.ProcessGroup | None = None  # for waits in which the others are heard
 
     @property
@@ -61,18 +63,24 @@ def join_world() -> Iterator[World]:
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
     has_gpu = torch.cuda.is_available()
+    if has_gpu and local_rank >= torch.cuda.device_count():
+        raise ConfigError(
+            f"process {local_rank + 1} of this machine has no GPU of its own: torch sees {torch.cuda.device_count()}; "
+            "start as many processes as there are GPUs (--nproc-per-node)"
+        )
     device = torch.device("cuda", local_rank) if has_gpu else torch.device("cpu")
     if size == 1:
         yield World(rank, size, device)
         return
     with _together():
         backend, device_id = ("nccl", device) if has_gpu else ("gloo", None)
-        dist.init_process_group(backend, timeout=PATIENCE, device_id=device_id)
+        dist.init_process_group(backend, timeout=JOIN_PATIENCE, device_id=device_id)
+        steps = dist.new_group(timeout=PATIENCE)
         # Always gloo: nccl has no wait that leaves the GPU alone.
         waiting = dist.new_group(backend="gloo", timeout=LONG_PATIENCE)
         beating = dist.new_group(backend="gloo", timeout=PATIENCE)
     try:
-        yield World(rank, size, device, waiting, beating)
+        yield World(rank, size, device, steps, waiting, beating)
     finally:
         dist.destroy_process_group()
 
@@ -145,7 +153,7 @@ def sum_gradients(model: LanguageModel, rows: RowGradients | None, losses: Tenso
     parts.append(losses)
     together = torch.cat([part.reshape(-1).float() for part in parts])
     with _together():
-        dist.all_reduce(together)
+        dist.all_reduce(together, group=world.steps)
     for part, total in zip(parts, together.split([part.numel() for part in parts]), strict=True):
         part.copy_(total.view_as(part))
 
@@ -158,7 +166,7 @@ def gather_rows(state: BiLMState, world: World) -> BiLMState:
     for name, part in state.parts().items():
         everyone = [torch.empty_like(part) for _ in range(world.size)]
         with _together():
-            dist.all_gather(everyone, part.contiguous())
+            dist.all_gather(everyone, part.contiguous(), group=world.steps)
         parts[name] = torch.cat(everyone, dim=1)
     return BiLMState.from_parts(parts)
 
@@ -167,5 +175,5 @@ def sum_over_processes(values: Tensor, world: World) -> Tensor:
     """Add up a small tensor."""
     if world.size > 1:
         with _together():
-            dist.all_reduce(values)
+            dist.all_reduce(values, group=world.steps)
     return values

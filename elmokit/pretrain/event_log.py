@@ -1,38 +1,58 @@
-"""The run's numbers for TensorBoard, where that is installed; ``log.jsonl`` has them in any case."""
+"""A run's numbers as curves for TensorBoard, where that is installed; ``log.jsonl`` has them in any case."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elmokit.pretrain.run import HeldOut, LogLine, RunPlan
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 Entry = RunPlan | LogLine | HeldOut
 
 
 @contextmanager
-def event_log(folder: Path, *, writes: bool) -> Iterator[Callable[[Entry], None]]:
-    """Yield what adds an entry to the folder's curves; it does nothing without TensorBoard."""
-    if not writes or find_spec("tensorboard") is None:
-        yield lambda _: None
-        return
-    from torch.utils.tensorboard import SummaryWriter
+def curves(folder: Path) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+    """Yield what adds a step's values to the folder's curves; it does nothing without TensorBoard.
 
-    with SummaryWriter(folder) as events:
+    What an earlier piece of the run added from the first step on is dropped: those steps are done again. A disk that is
+    full costs the curves and no more.
+    """
+    has_tensorboard = find_spec("tensorboard") is not None
+    writer: SummaryWriter | None = None
 
-        def add(entry: Entry) -> None:
-            if isinstance(entry, RunPlan):
-                return
-            for name, value in asdict(entry).items():
-                if isinstance(value, float):
-                    events.add_scalar(_curve(name, entry), value, entry.step)
+    def add(step: int, values: Mapping[str, float]) -> None:
+        nonlocal writer
+        if not has_tensorboard or not values:
+            return
+        with suppress(OSError):
+            if writer is None:
+                from torch.utils.tensorboard import SummaryWriter
 
+                writer = SummaryWriter(folder, purge_step=step)
+            for name, value in values.items():
+                writer.add_scalar(name, value, step)
+
+    try:
         yield add
+    finally:
+        if writer is not None:
+            with suppress(OSError):
+                writer.close()
 
 
-def _curve(name: str, entry: Entry) -> str:
+def curve_values(entry: Entry) -> dict[str, float]:
+    """What a pretraining run tells, by the names of the curves."""
+    if isinstance(entry, RunPlan):
+        return {}
+    return {_name(name, entry): value for name, value in asdict(entry).items() if isinstance(value, float)}
+
+
+def _name(name: str, entry: LogLine | HeldOut) -> str:
     if isinstance(entry, HeldOut):
         return f"heldout/{name}"
-    is_sampled = isinstance(entry, LogLine) and entry.sampled and name.endswith("_loss")
-    return f"train/{name}_sampled" if is_sampled else f"train/{name}"
+    return f"train/{name}_sampled" if entry.sampled and name.endswith("_loss") else f"train/{name}"

@@ -23,9 +23,8 @@ from typing import Any
 
 import torch
 
-from elmokit.atomic import atomic_file
+from elmokit.atomic import remove_leftovers, write_json
 from elmokit.config import BiLMConfig, FrozenConfig
-from elmokit.embed.files import find_inputs
 from elmokit.errors import ConfigError, InputError, OutputError
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import Softmax
@@ -34,13 +33,12 @@ from elmokit.pretrain.claim import claimed
 from elmokit.pretrain.distributed import World, wait_for_all
 from elmokit.pretrain.origin import check_origin
 from elmokit.pretrain.perplexity import held_out_look
-from elmokit.pretrain.pretraining import find_vocab, warn_of_cut_words
+from elmokit.pretrain.pretraining import find_texts, find_vocab, preparation_of, warn_of_cut_words
 from elmokit.pretrain.recipe import DataSettings, Positive, Recipe, SoftmaxSettings, TrainingSettings, VocabSettings
 from elmokit.pretrain.run import CHECKPOINTS, HeldOut, LookAtHeldOut, Report, train
 from elmokit.pretrain.saved_lm import load_language_model, save_language_model
 from elmokit.pretrain.trainer import Trainer
 from elmokit.text.corpus import Corpus
-from elmokit.text.preparation import prepare_corpus
 from elmokit.text.vocab import Vocab
 from elmokit.weights.folder import has_softmax, is_replaceable
 from elmokit.weights.saved import shapes_of
@@ -123,7 +121,9 @@ def finetune(
         epochs = (settings.softmax_epochs or ONE_EPOCH.epochs) if is_new else None
         begun = {"source": file_hashes(source), "softmax_epochs": epochs}
     with claimed(work, world):
+        world.rows(settings.training.num_rows)  # refuses what does not divide before text is prepared
         if world.is_first:
+            remove_leftovers(work)
             _note_begin(work, begun)
         begin = _load(source, data, settings, work, partial(_prepare, data, work, world, num_workers, prepare_progress))
         found = _tune(begin, settings, work, world, report, stop)
@@ -133,7 +133,7 @@ def finetune(
             save_language_model(begin.model, begin.vocab, output, options=begin.options, description=description)
         wait_for_all(world)
     if found.is_finished and world.is_first:
-        shutil.rmtree(work)
+        shutil.rmtree(work, ignore_errors=True)  # the model is saved; some disks keep files that are mapped
     return found
 
 
@@ -151,10 +151,11 @@ def _tune(
         _load_sums(trainer, settings.run_dir)
     wait_for_all(world)  # some have loaded the model sooner than others
     before = begin.look(trainer) if begin.look else None
-    _run(trainer, work / MODEL_RUN, look=begin.look, report=report, stop=stop)
+    after = _run(trainer, work / MODEL_RUN, look=begin.look, report=report, stop=stop)
     if not trainer.is_over:
         return Finetuned(is_finished=False, num_steps=trainer.step, before=before, after=None)
-    after = begin.look(trainer) if begin.look else None
+    if after is None and begin.look:  # the last step was made by an earlier call
+        after = begin.look(trainer)
     return Finetuned(is_finished=True, num_steps=trainer.step, before=before, after=after)
 
 
@@ -172,9 +173,11 @@ def _trainer(begin: _Begin, settings: FinetuneSettings, world: World, *, only_so
     return Trainer(recipe, begin.corpus, begin.vocab, world=world, model=begin.model, frozen_bilm=only_softmax)
 
 
-def _run(trainer: Trainer, run_dir: Path, *, look: LookAtHeldOut | None, report: Report, stop: threading.Event) -> None:
+def _run(
+    trainer: Trainer, run_dir: Path, *, look: LookAtHeldOut | None, report: Report, stop: threading.Event
+) -> HeldOut | None:
     run_dir.mkdir(exist_ok=True)
-    train(trainer, run_dir, look=look, save_best=lambda _: None, report=report, stop=stop)
+    return train(trainer, run_dir, look=look, save_best=None, report=report, stop=stop)
 
 
 # What there is at the beginning
@@ -201,10 +204,10 @@ def _with_softmax(settings: FinetuneSettings) -> FinetuneSettings:
     if facts is None:
         raise InputError(f"{settings.run_dir}: has no checkpoint; give the folder of the model's pretraining run")
     before, now = facts["follows"]["training"]["optimizer"], settings.training.optimizer
-    if before != now:
+    if before != now or now == "adam":
         raise ConfigError(
-            f"{settings.run_dir}: its optimiser was {before}, whose memory is of no use to {now}; "
-            f"leave out run_dir (--run-dir), and {now} begins anew"
+            f"{settings.run_dir}: its optimiser was {before}, and now it is {now}; only Adagrad can go on from "
+            f"an earlier run: leave out run_dir (--run-dir), and {now} begins anew"
         )
     softmax = settings.softmax or SoftmaxSettings.model_validate(facts["follows"]["softmax"])
     return settings.model_copy(update={"softmax": softmax})
@@ -215,8 +218,7 @@ def _note_begin(work: Path, begun: dict[str, Any]) -> None:
     note = work / BEGUN
     has_learned = any(newest_facts(work / run / CHECKPOINTS) is not None for run in (SOFTMAX_RUN, MODEL_RUN))
     if not has_learned or not note.exists():
-        with atomic_file(note) as new:
-            new.write_text(json.dumps(begun, indent=2) + "\n", "utf-8")
+        write_json(note, begun)
         return
     before = json.loads(note.read_text("utf-8"))
     if before["source"] != begun["source"]:
@@ -255,22 +257,11 @@ def _prepare_texts(
         if facts is not None:
             check_origin(facts["follows"], {"text": fingerprint})
 
-    for name, patterns, accept in ((CORPUS, data.train, check), (HELDOUT, data.heldout, None)):
-        if patterns or name == CORPUS:
-            corpus = prepare_corpus(
-                find_inputs(patterns),
-                work / name,
-                tokenized=data.tokenized,
-                split=data.split,
-                wrapped=data.wrapped,
-                language=data.language,
-                max_chars=max_chars,
-                num_workers=num_workers,
-                progress=progress,
-                accept=accept,
-            )
-            if name == CORPUS:
-                warn_of_cut_words(corpus)
+    files, heldout = find_texts(data)
+    prepare = preparation_of(data, max_chars=max_chars, num_workers=num_workers, progress=progress)
+    warn_of_cut_words(prepare(files, work / CORPUS, accept=check))
+    if heldout:
+        prepare(heldout, work / HELDOUT)
 
 
 def _load(

@@ -36,13 +36,14 @@ METHODS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = 
     "adagrad": lambda parameters: torch.optim.Adagrad(
         parameters, initial_accumulator_value=FIRST_SUM, eps=TINY, fused=_all_on_cpu(parameters)
     ),
-    "adam": lambda parameters: torch.optim.Adam(parameters, fused=True),
+    "adam": lambda parameters: torch.optim.Adam(parameters, fused=_all_on_cpu(parameters)),
     "sgd": lambda parameters: torch.optim.SGD(parameters, fused=True),
 }
 
 
 def _all_on_cpu(parameters: Iterable[nn.Parameter]) -> bool:
-    return all(parameter.is_cpu for parameter in parameters)  # torch has no fused Adagrad for a GPU
+    # On a GPU torch has no fused Adagrad, and keeps the steps of a fused Adam elsewhere than those of a plain one.
+    return all(parameter.is_cpu for parameter in parameters)
 
 
 class RunOptimizer:

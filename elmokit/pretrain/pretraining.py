@@ -29,14 +29,15 @@ from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.checkpoint import newest_facts
 from elmokit.pretrain.claim import claimed
 from elmokit.pretrain.distributed import join_world, wait_for_all
-from elmokit.pretrain.event_log import event_log
+from elmokit.pretrain.event_log import curve_values, curves
 from elmokit.pretrain.origin import Origin, check_origin, recipe_origin
 from elmokit.pretrain.perplexity import held_out_look
-from elmokit.pretrain.recipe import Recipe, VocabSettings
+from elmokit.pretrain.recipe import DataSettings, Recipe, VocabSettings
 from elmokit.pretrain.run import CHECKPOINTS, HeldOut, LogLine, Report, RunPlan, train
 from elmokit.pretrain.saved_lm import save_language_model
 from elmokit.pretrain.trainer import Trainer
 from elmokit.text.corpus import Corpus
+from elmokit.text.lines import read_lines
 from elmokit.text.preparation import prepare_corpus
 from elmokit.text.vocab import Vocab, read_vocab
 from elmokit.weights.folder import is_replaceable
@@ -65,6 +66,7 @@ def pretrain(
     """
     run_dir = Path(run_dir)
     with join_world() as world, claimed(run_dir, world):
+        world.rows(recipe.training.num_rows)  # refuses what does not divide before hours of preparation
         if world.is_first:
             _prepare(recipe, run_dir, world.device, num_workers=num_workers, progress=prepare_progress)
         wait_for_all(world)
@@ -74,10 +76,11 @@ def pretrain(
         if recipe.data.heldout:
             heldout = Corpus.open(run_dir / HELDOUT)
             look = held_out_look(heldout, vocab, max_tokens=recipe.training.heldout_tokens)
-        with event_log(run_dir / EVENTS, writes=world.is_first) as add_events:
+        with curves(run_dir / EVENTS) as draw:
 
             def tell(entry: RunPlan | LogLine | HeldOut) -> None:
-                add_events(entry)
+                if world.is_first:
+                    draw(entry.step, curve_values(entry))
                 report(entry)
 
             train(
@@ -115,32 +118,47 @@ def _prepare(
         if facts is not None:
             check_origin(facts["follows"], now)
 
-    def prepare(name: str, patterns: tuple[str, ...], accept: Callable[[str], None] | None) -> Corpus:
-        return prepare_corpus(
-            find_inputs(patterns),
-            run_dir / name,
-            tokenized=recipe.data.tokenized,
-            split=recipe.data.split,
-            wrapped=recipe.data.wrapped,
-            language=recipe.data.language,
-            max_chars=recipe.model.char_encoder.max_chars,
-            num_workers=num_workers,
-            progress=progress,
-            accept=accept,
-        )
-
     check(recipe_origin(recipe, device))
+    if recipe.vocab.file is not None:
+        read_vocab(recipe.vocab.file)
     remove_leftovers(run_dir)
-    corpus = prepare(TEXT, recipe.data.train, lambda fingerprint: check({"text": fingerprint}))
+    files, heldout = find_texts(recipe.data)
+    prepare = preparation_of(
+        recipe.data, max_chars=recipe.model.char_encoder.max_chars, num_workers=num_workers, progress=progress
+    )
+    corpus = prepare(files, run_dir / TEXT, accept=lambda fingerprint: check({"text": fingerprint}))
     warn_of_cut_words(corpus)
     vocab = find_vocab(recipe.vocab, corpus)
     check({"vocabulary": vocab.fingerprint})
-    if recipe.data.heldout:
-        prepare(HELDOUT, recipe.data.heldout, None)
+    if heldout:
+        prepare(heldout, run_dir / HELDOUT)
     with atomic_file(run_dir / VOCAB) as new:
         new.write_bytes(vocab.to_text().encode())
     if facts is None:  # a run that goes on keeps its recipe until it has accepted this one
         write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
+
+
+def find_texts(data: DataSettings) -> tuple[list[str], list[str]]:
+    """The files to learn from, and those held out; what is missing is told before any is prepared."""
+    files, heldout = find_inputs(data.train), find_inputs(data.heldout) if data.heldout else []
+    read_lines(heldout)  # looks for them, and reads nothing yet
+    return files, heldout
+
+
+def preparation_of(
+    data: DataSettings, *, max_chars: int, num_workers: int, progress: PrepareProgress | None
+) -> Callable[..., Corpus]:
+    """`prepare_corpus`, told what the text is like: a function of files, a folder, and ``accept``."""
+    return partial(
+        prepare_corpus,
+        tokenized=data.tokenized,
+        split=data.split,
+        wrapped=data.wrapped,
+        language=data.language,
+        max_chars=max_chars,
+        num_workers=num_workers,
+        progress=progress,
+    )
 
 
 def warn_of_cut_words(corpus: Corpus) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from elmokit.atomic import atomic_file, remove_leftovers
+from elmokit.atomic import atomic_file, explained, remove_leftovers
 from elmokit.errors import WeightsError
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.checkpoint import Writer, load_newest, save_checkpoint
+from elmokit.pretrain.checkpoint import Checkpoint, Writer, load_newest, save_checkpoint
 from elmokit.pretrain.distributed import sum_over_processes, wait_for_all, wait_in_touch
 from elmokit.pretrain.trainer import StepLoss, Trainer, direction_threads
 
@@ -61,6 +61,7 @@ class HeldOut:
     forward_perplexity: float
     backward_perplexity: float
     perplexity: float  # the mean of both
+    unknown_share: float  # of the targets, those that are <UNK>, which is easy to predict
     text: str  # names it, and how much of it was read: perplexities of different ones cannot be compared
 
 
@@ -73,11 +74,11 @@ def train(
     run_dir: Path,
     *,
     look: LookAtHeldOut | None,
-    save_best: Callable[[LanguageModel], None],
+    save_best: Callable[[LanguageModel], None] | None,
     report: Report,
     stop: threading.Event,
-) -> None:
-    """Train until the recipe says that it is enough, or ``stop`` is set.
+) -> HeldOut | None:
+    """Train until the recipe says that it is enough, or ``stop`` is set; return the look after the last step, if any.
 
     Goes on from the newest intact checkpoint in the folder, and ends with the same bits as a run that was never broken.
     ``save_best`` gets a copy of the model, on a thread of its own, in the first process only.
@@ -88,6 +89,7 @@ def train(
     report(_plan(trainer))
     start = time.monotonic() - trainer.seconds  # as if there had been one piece
     writer = Writer()
+    last_look: HeldOut | None = None
     try:
         with direction_threads(world.device) as executor:
             while not _must_end(trainer):
@@ -101,10 +103,10 @@ def train(
                     log.write(line)
                     report(line)
                 if look is not None and (trainer.step % settings.evaluate_every == 0 or trainer.is_over):
-                    found = look(trainer)
+                    last_look = found = look(trainer)
                     log.write(found)
                     report(found)
-                    if trainer.note_perplexity(found.perplexity, found.text):
+                    if trainer.note_perplexity(found.perplexity, found.text) and save_best is not None:
                         _wait_for(writer, trainer)
                         if world.is_first:
                             writer.begin(partial(save_best, copy.deepcopy(trainer.model).to("cpu")))
@@ -114,10 +116,12 @@ def train(
                     if checkpoint is not None:
                         checkpoint.facts["unlogged"] = [(asdict(loss), took) for loss, took in unlogged]
                         folder, keep = run_dir / CHECKPOINTS, settings.keep_checkpoints
-                        writer.begin(partial(save_checkpoint, checkpoint, folder, keep=keep))
+                        writer.begin(partial(save_after_log, checkpoint, folder, keep=keep, log=log))
                     trainer.corpus.let_go()  # so that memory does not grow with what was read
+        _wait_for(writer, trainer)  # all of them: one that went on alone would take the first for lost
     finally:
         writer.close()
+    return last_look if last_look is not None and last_look.step == trainer.step else None
 
 
 class RunLog:
@@ -133,10 +137,20 @@ class RunLog:
     def write(self, entry: Any) -> None:
         """Add an entry: a dataclass with a ``step``."""
         if self.writes:
-            with self.path.open("a", encoding="utf-8") as file:
+            with explained(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"kind": type(entry).__name__, **asdict(entry)}) + "\n")
-                file.flush()
-                os.fsync(file.fileno())  # a checkpoint that survives a power cut must not be ahead of its log
+
+    def flush(self) -> None:
+        """Wait until all entries are on the disk."""
+        if self.writes and self.path.exists():
+            with explained(self.path), self.path.open("ab") as file:
+                os.fsync(file.fileno())
+
+
+def save_after_log(checkpoint: Checkpoint, folder: Path, *, keep: int, log: RunLog) -> None:
+    """Save a checkpoint, which must not be ahead of its log if it survives a power cut."""
+    log.flush()
+    save_checkpoint(checkpoint, folder, keep=keep)
 
 
 def _wait_for(writer: Writer, trainer: Trainer) -> None:

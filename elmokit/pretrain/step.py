@@ -19,6 +19,7 @@ from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import Drop, LSTMStack, LSTMState
 from elmokit.model.softmax import LossGrads, Softmax, full_loss, sampled_loss
 from elmokit.pretrain.batches import DirectionBatch, TrainingBatch
+from elmokit.pretrain.contexts import run_both
 from elmokit.pretrain.optimizer import RowGradients
 
 
@@ -64,11 +65,7 @@ def compute_gradients(
         (model.bilm.backward_lstm, batch.backward, start.backward, drop("backward")),
     )
     calls = [(model.softmax, tokens_WP.detach(), *part, scale, frozen_bilm) for part in parts]
-    if executor is None:
-        forward, backward = [_run_direction(*call) for call in calls]
-    else:
-        futures = [executor.submit(_run_direction, *call) for call in calls]
-        forward, backward = [future.result() for future in futures]
+    forward, backward = run_both(executor, _run_direction, *calls)
     if forward.tokens_grad_WP is not None and backward.tokens_grad_WP is not None:
         tokens_WP.backward(forward.tokens_grad_WP + backward.tokens_grad_WP)
     rows = _softmax_gradients(model.softmax, batch, forward.softmax, backward.softmax, scale)

@@ -1,10 +1,7 @@
 """What a task run tells of itself; whoever starts one shows it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -68,24 +65,8 @@ Entry = LayersRead | TaskPlan | TaskStep | DevScores | Finished
 Report = Callable[[Entry], None]
 
 
-@contextmanager
-def event_log(folder: Path) -> Iterator[Report]:
-    """Yield what adds an entry to the folder's curves for TensorBoard; it does nothing where that is not installed."""
-    if find_spec("tensorboard") is None:
-        yield lambda _: None
-        return
-    from torch.utils.tensorboard import SummaryWriter
-
-    with SummaryWriter(folder) as events:
-
-        def add(entry: Entry) -> None:
-            for name, value in _curves(entry).items():
-                events.add_scalar(name, value, entry.step)  # type: ignore[union-attr]  # those without have no curves
-
-        yield add
-
-
-def _curves(entry: Entry) -> dict[str, float]:
+def curve_values(entry: Entry) -> dict[str, float]:
+    """What is drawn of an entry, by the names of the curves."""
     match entry:
         case TaskStep():
             names = ("loss", "gradient_norm", "learning_rate", "examples_per_second")

@@ -25,17 +25,27 @@ import torch
 from torch import Tensor
 
 from elmokit.atomic import remove_leftovers, write_json
-from elmokit.pretrain.checkpoint import Checkpoint, Writer, load_newest, save_checkpoint
+from elmokit.pretrain.checkpoint import Checkpoint, Writer, load_newest
 from elmokit.pretrain.claim import claimed
 from elmokit.pretrain.distributed import World
-from elmokit.pretrain.run import RunLog
+from elmokit.pretrain.event_log import curves
+from elmokit.pretrain.run import RunLog, save_after_log
 from elmokit.tasks.batching import TrainingBatches, prefetched
 from elmokit.tasks.evaluation import evaluate, predict, warn_of_unknown_labels
 from elmokit.tasks.learner import START, LearnedStep, Learner, seeded
 from elmokit.tasks.materials import Materials, TaskData, all_sequences, gather_materials
 from elmokit.tasks.optimization import learned_parameters
 from elmokit.tasks.origin import check_origin, examples_fingerprint, same_recipe
-from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, Report, TaskPlan, TaskStep, event_log
+from elmokit.tasks.progress import (
+    DevScores,
+    Entry,
+    Finished,
+    LayersRead,
+    Report,
+    TaskPlan,
+    TaskStep,
+    curve_values,
+)
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import SavedTask, build_model, save_task_model
 from elmokit.tasks.task import AnyTask
@@ -82,16 +92,16 @@ def train_task(
         if newest is not None:
             learner.restore(newest)
         log = RunLog(run_dir / LOG, from_step=learner.step, writes=True)
-        with event_log(run_dir / EVENTS) as add_events:
+        with curves(run_dir / EVENTS) as draw:
 
             def tell(entry: Entry) -> None:
                 if not isinstance(entry, TaskPlan | LayersRead):
                     log.write(entry)
-                add_events(entry)
+                    draw(entry.step, curve_values(entry))
                 report(entry)
 
             tell(_plan(task, learner, materials))
-            _learn(task, learner, batches, materials, run_dir / CHECKPOINTS, tell=tell, stop=stop)
+            _learn(task, learner, batches, materials, run_dir / CHECKPOINTS, log, tell=tell, stop=stop)
             if learner.is_over and _finish(task, learner, materials, data, run_dir, tell=tell, stop=stop):
                 return run_dir / MODEL
     return None
@@ -138,6 +148,7 @@ def _learn(
     batches: TrainingBatches,
     materials: Materials,
     checkpoints: Path,
+    log: RunLog,
     *,
     tell: Report,
     stop: threading.Event,
@@ -162,7 +173,7 @@ def _learn(
                 learner.seconds += watch.lap()
             checkpoint = learner.checkpoint()
             checkpoint.facts["follows"] = materials.origin
-            writer.begin(partial(save_checkpoint, checkpoint, checkpoints, keep=NUM_CHECKPOINTS))
+            writer.begin(partial(save_after_log, checkpoint, checkpoints, keep=NUM_CHECKPOINTS, log=log))
     finally:
         writer.close()
 

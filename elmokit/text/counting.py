@@ -49,4 +49,6 @@ def count_words(
             language=language,
             num_workers=num_workers,
         )
-        return WordCounts(corpus.word_counts(), corpus.num_tokens, corpus.num_sentences)
+        counted = WordCounts(corpus.word_counts(), corpus.num_tokens, corpus.num_sentences)
+        del corpus  # some disks keep files that are mapped
+    return counted
