@@ -15,8 +15,8 @@ BEGIN, END = 0, 1
 NUM_WORDS = 12
 
 
-def as_stream(sentences: list[list[int]]) -> Stream:
-    rows = [[BEGIN, *sentence, END] for sentence in sentences]
+def as_stream(sentences: list[list[int]], begin: int = BEGIN, end: int = END) -> Stream:
+    rows = [[begin, *sentence, end] for sentence in sentences]
     words = np.array([word for row in rows for word in row], dtype=np.int32)
     return Stream(words, np.array([place for row in rows for place in range(len(row))], dtype=np.int32))
 
@@ -38,9 +38,9 @@ def some_sentences(seed: int, count: int) -> list[list[int]]:
 class Oracle:
     """The recursion of Chen and Goodman (1998), section 2.7 and 4.1.6, word by word."""
 
-    def __init__(self, sentences: list[list[int]], order: int) -> None:
+    def __init__(self, sentences: list[list[int]], order: int, begin: int, end: int) -> None:
         self.order = order
-        rows = [(BEGIN, *sentence, END) for sentence in sentences]
+        rows = [(begin, *sentence, end) for sentence in sentences]
         raw = Counter(
             row[end - length : end]
             for row in rows
@@ -49,9 +49,9 @@ class Oracle:
         )
         self.counts: dict[tuple[int, ...], int] = {}
         for gram, count in raw.items():
-            if gram == (BEGIN,):
+            if gram == (begin,):
                 continue
-            if len(gram) < order and gram[0] != BEGIN:
+            if len(gram) < order and gram[0] != begin:
                 count = sum(1 for other in raw if other[1:] == gram and len(other) == len(gram) + 1)
             self.counts[gram] = count
         self.following = defaultdict(list)
@@ -79,26 +79,28 @@ class Oracle:
         return (own + kept_back * lower) / sum(counts)
 
 
+@pytest.mark.parametrize(("begin", "end"), [(BEGIN, END), (END, BEGIN)])
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
-def test_probabilities_are_those_of_the_formulas(order: int):
+def test_probabilities_are_those_of_the_formulas(order: int, begin: int, end: int):
     learned, unseen = some_sentences(0, 60), some_sentences(1, 20)
-    oracle = Oracle(learned, order)
-    model = KneserNey.learn(as_stream(learned), order=order, num_words=NUM_WORDS)
-    found = model.log_probabilities(as_stream(unseen))
+    oracle = Oracle(learned, order, begin, end)
+    model = KneserNey.learn(as_stream(learned, begin, end), order=order, num_words=NUM_WORDS)
+    found = model.log_probabilities(as_stream(unseen, begin, end))
     expected = [
         math.log(oracle.probability(row[place], row[:place]))
-        for row in [(BEGIN, *sentence, END) for sentence in unseen]
+        for row in [(begin, *sentence, end) for sentence in unseen]
         for place in range(1, len(row))
     ]
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize(("begin", "end"), [(BEGIN, END), (END, BEGIN)])
 @pytest.mark.parametrize("context", [[], [3], [4, 3], [5, 6, 7, 8], [11, 11, 11]])
-def test_what_can_follow_sums_to_one(context: list[int]):
-    model = KneserNey.learn(as_stream(some_sentences(0, 60)), order=4, num_words=NUM_WORDS)
+def test_what_can_follow_sums_to_one(context: list[int], begin: int, end: int):
+    model = KneserNey.learn(as_stream(some_sentences(0, 60), begin, end), order=4, num_words=NUM_WORDS)
     total = 0.0
-    for word in range(1, NUM_WORDS):
-        text = Stream(np.array([BEGIN, *context, word]), np.arange(len(context) + 2))
+    for word in set(range(NUM_WORDS)) - {begin}:
+        text = Stream(np.array([begin, *context, word]), np.arange(len(context) + 2))
         total += math.exp(model.log_probabilities(text)[-1])
     assert total == pytest.approx(1.0, abs=1e-12)
 
@@ -118,6 +120,15 @@ def test_a_text_with_few_different_counts_is_learned_too():
     model = KneserNey.learn(as_stream([[3, 4]]), order=3, num_words=NUM_WORDS)
     seen, unseen = (model.log_probabilities(as_stream([words])).sum() for words in ([3, 4], [4, 3]))
     assert unseen < seen < 0
+
+
+def test_an_order_longer_than_every_sentence_is_learned_too():
+    learned = [[3], [3], [4]]
+    oracle = Oracle(learned, 6, BEGIN, END)
+    model = KneserNey.learn(as_stream(learned), order=6, num_words=NUM_WORDS)
+    row = (BEGIN, 3, 4, 3, 4, 3, 4, END)
+    expected = [math.log(oracle.probability(row[place], row[:place])) for place in range(1, len(row))]
+    np.testing.assert_allclose(model.log_probabilities(as_stream([list(row[1:-1])])), expected, rtol=1e-10)
 
 
 def test_orders_and_words_that_cannot_be_are_refused():

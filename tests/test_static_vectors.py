@@ -190,6 +190,16 @@ def test_files_that_are_not_what_their_names_say_are_refused(tmp_path: Path):
         archive.writestr("v.txt", b"the 1\ncaf\xe9 2\n")
     with pytest.raises(InputError, match=r"latin\.zip, line 2: is not UTF-8"):
         read_static_vectors(tmp_path / "latin.zip")
+    with (tmp_path / "array.npz").open("wb") as file:
+        np.save(file, np.ones(3))
+    with pytest.raises(InputError, match=r"array\.npz: cannot be read as arrays of words and numbers"):
+        read_static_vectors(tmp_path / "array.npz")
+
+
+def test_a_byte_order_mark_in_an_archive_is_no_part_of_the_first_word(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "v.zip", "w") as archive:
+        archive.writestr("v.txt", b"\xef\xbb\xbfthe 1 2\ncat 2 3\n")
+    assert read_static_vectors(tmp_path / "v.zip").words == ("the", "cat")
 
 
 # Arrays

@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +229,8 @@ def test_test_data_is_read_once_a_run_and_sizes_are_kept(home, tmp_path):
     assert reads == ["data", "test", "test"]
     facts = read_facts(runs[0].folder)
     assert (facts.num_train, facts.num_dev, facts.num_test) == (10, 4, 5)
-    assert facts.commit == find_commit()
+    now = gather_facts([])
+    assert all(getattr(facts, name) == now[name] for name in ("machine", "versions", "kernels", "commit", "date"))
 
 
 def test_a_run_that_fails_is_told_and_the_others_go_on(home, tmp_path):
@@ -294,8 +296,10 @@ def test_every_row_reads_its_files_and_no_example_is_in_two_parts(home: Path, da
     assert data.dev
     assert data.read_test()
     if dataset.split != "as published" and dataset.task != "snli":
-        parts = [{repr(task.sequences(example)[0]) for example in part} for part in (data.train, data.dev)]
-        assert parts[0].isdisjoint(parts[1])
+        divided = [data.train, data.dev, *([data.read_test()] if len(dataset.files) == 1 else [])]
+        parts = [{repr(task.sequences(example)[0]) for example in part} for part in divided]
+        for one, other in combinations(parts, 2):
+            assert one.isdisjoint(other)
 
 
 def test_files_are_found_packed_or_not_and_a_missing_one_is_named(tmp_path):
@@ -344,11 +348,16 @@ def test_the_display_tells_ends_and_the_time_left(home, tmp_path, capfd):
     display.report(runs[2], Finished(9, 6, {"f1": 0.5}, {"f1": 0.4}, 80.0, 0))  # it was finished before
     lines = capfd.readouterr().err.splitlines()
     assert lines == [
+        "elmokit: ner-wnut17, baseline, seed 0: begun",
         "elmokit: ner-wnut17, baseline, seed 0: test f1 40.00, dev 50.00, after 0:01:00; "
         "1 of 12 runs, 0:05:00 left for the rows that have begun",
+        "elmokit: ner-wnut17, untrained, seed 0: begun",
         "elmokit: ner-wnut17, untrained, seed 0: test f1 40.00, dev 50.00, after 0:01:40; "
         "2 of 12 runs, 0:05:20 left for the rows that have begun",
     ]
+    for run in runs[3:]:
+        display.report(run, Failed("no luck"))
+    assert display._all_left() == ""
 
 
 # The command

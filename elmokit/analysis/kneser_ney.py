@@ -73,6 +73,8 @@ class KneserNey:
         probabilities = np.full(len(targets), 1.0 / self.num_words)
         numbers = np.zeros(len(text.words), dtype=np.int32)  # of the context that ends before a position
         for length, order in enumerate(self.orders, start=1):
+            if not len(order.packed):  # no sentence was so long
+                break
             contexts = numbers[targets - 1] if length > 1 else numbers[targets]
             found = _find(order.packed, _pack(contexts, text.words[targets]))
             known = (contexts != NOT_THERE) & (order.totals[contexts] > 0)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from elmokit.analysis.datasets import DataSet
-from elmokit.analysis.facts import describe_machine, find_commit
+from elmokit.analysis.facts import gather_facts
 from elmokit.atomic import write_json
 from elmokit.errors import ConfigError, InputError, MissingExtraError, OutputError
 from elmokit.locking import locked
@@ -63,7 +63,9 @@ class RunFacts:
     num_test: int
     num_parameters: int  # that are learned
     machine: str
-    commit: str
+    versions: str
+    kernels: str
+    commit: str  # of the code as it was when the process began
     date: str
 
 
@@ -118,6 +120,7 @@ def run_table(
 
     A run that fails is reported, and the next one begins.
     """
+    facts = gather_facts([])
     with _claimed(run_dir):
         _check_inputs(runs, data_dir, run_dir / INPUTS)
         read = _DataInTurn(data_dir)
@@ -129,7 +132,7 @@ def run_table(
                 report(run, finished)
             elif read_result(run.folder) is not None:  # to go on with it would give a run of two recipes
                 report(run, Failed(f"{run.folder}: is a finished run of another recipe; remove it to run it anew"))
-            elif not _make_run(run, read, run_dir, report=report, stop=stop):
+            elif not _make_run(run, read, run_dir, facts, report=report, stop=stop):
                 return False
             if not any((other.arm, other.seed) == (UNTRAINED, run.seed) for other in runs[place + 1 :]):
                 # Every seed has an untrained biLM of its own, and layers are large.
@@ -199,7 +202,13 @@ class _DataInTurn:
 
 
 def _make_run(
-    run: TableRun, read: Callable[[DataSet], TaskData], run_dir: Path, *, report: Report, stop: threading.Event
+    run: TableRun,
+    read: Callable[[DataSet], TaskData],
+    run_dir: Path,
+    facts: Mapping[str, str],
+    *,
+    report: Report,
+    stop: threading.Event,
 ) -> bool:
     """Begin a run or go on with it; return False if ``stop`` came before its end."""
     plan: TaskPlan | None = None
@@ -217,7 +226,7 @@ def _make_run(
             assert data.read_test is not None
             assert plan is not None
             examples = data.read_test()
-            _write_facts(run.folder, plan, num_test=len(examples))
+            _write_facts(run.folder, plan, facts, num_test=len(examples))
             return examples
 
         noted = replace(data, read_test=read_test)
@@ -226,6 +235,9 @@ def _make_run(
     except (ConfigError, InputError, MissingExtraError) as error:
         report(run, Failed(f"{run.folder}: {error}"))
         return True
+    except (RuntimeError, MemoryError) as error:  # torch's: one run less is no reason to lose a night
+        report(run, Failed(f"{run.folder}: {type(error).__name__}: {error}"))
+        return True
     return model is not None
 
 
@@ -233,17 +245,16 @@ def _untrained_layers(run_dir: Path, seed: int) -> Path:
     return run_dir / UNTRAINED_LAYERS / f"seed-{seed}"
 
 
-def _write_facts(folder: Path, plan: TaskPlan, *, num_test: int) -> None:
-    facts = RunFacts(
+def _write_facts(folder: Path, plan: TaskPlan, facts: Mapping[str, str], *, num_test: int) -> None:
+    of_run = RunFacts(
         num_train=plan.num_examples,
         num_dev=plan.num_dev,
         num_test=num_test,
         num_parameters=plan.num_parameters,
-        machine=describe_machine(),
-        commit=find_commit(),
+        **{name: facts[name] for name in ("machine", "versions", "kernels", "commit")},
         date=date.today().isoformat(),
     )
-    write_json(folder / FACTS, asdict(facts))
+    write_json(folder / FACTS, asdict(of_run))
 
 
 def _check_inputs(runs: Sequence[TableRun], data_dir: Path, path: Path) -> None:

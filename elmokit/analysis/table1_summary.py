@@ -88,9 +88,10 @@ def to_markdown(
     ]
     facts = {
         **facts,
-        "machine": _distinct(one.machine for one in of_runs) or facts["machine"],
-        "commit": _distinct(one.commit for one in of_runs) or facts["commit"],
-        "date": _distinct(one.date for one in of_runs) or facts["date"],
+        **{
+            name: _distinct(getattr(one, name) for one in of_runs) or facts[name]
+            for name in ("machine", "versions", "kernels", "commit", "date")
+        },
         "seeds": ", ".join(map(str, range(num_seeds))),
         **{name: inputs[name] for name in ("biLM", "static vectors") if name in inputs},
     }
@@ -136,7 +137,7 @@ def _runs_table(run_dir: Path, datasets: Sequence[DataSet], results: Results, *,
             each = ", ".join(f"{100 * score:.2f}" for score in arm_scores(dataset, arm, results).values())
             seconds = f"{mean(run.seconds for run in runs):,.0f}" if runs else NOTHING
             rows.append([dataset.title, ARM_TITLES[arm], parameters or NOTHING, dev, each or NOTHING, seconds])
-    return _table(["data", "arm", "parameters learned", "dev", "test, each seed", "seconds a run"], rows)
+    return _table(["data", "arm", "parameters learned", "dev", "test, each seed", "seconds of learning"], rows)
 
 
 def _finished(datasets: Sequence[DataSet], results: Results) -> list[tuple[DataSet, str, int]]:

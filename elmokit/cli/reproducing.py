@@ -95,8 +95,8 @@ def table1(
     _show(datasets, results, run_dir, num_seeds=seeds, save=save)
     if not is_over:
         raise KeyboardInterrupt(f"the runs are saved in {run_dir}, the same command goes on from there")
-    if shown.num_failures:
-        raise ElmokitError(f"{shown.num_failures} of {len(runs)} runs failed, as told above; the others are finished")
+    if shown.failed:
+        raise ElmokitError(f"{len(shown.failed)} of {len(runs)} runs failed, as told above; the others are finished")
 
 
 def _plan(

@@ -34,7 +34,7 @@ class TableDisplay:
         self._num_seeds = len({run.seed for run in runs})
         self._now: tuple[TableRun, RunInWords, float] | None = None
         self.results: dict[tuple[str, str, int], Finished] = {}
-        self.num_failures = 0
+        self.failed: set[tuple[str, str, int]] = set()
         self.live: Live | None = None
         """Where the table can change in place; None where a line says how each run ended."""
         self._next_refresh = 0.0
@@ -43,7 +43,7 @@ class TableDisplay:
         """Hear what the table reports."""
         match entry:
             case Failed():
-                self.num_failures += 1
+                self.failed.add(_key(run))
                 self._now = None
                 say(f"failed: {entry.message}")
             case Finished():
@@ -51,6 +51,8 @@ class TableDisplay:
             case _:
                 if self._now is None or self._now[0] is not run:
                     self._now = run, RunInWords(run.recipe), time.monotonic()
+                    if self.live is None:
+                        say(f"{run}: begun")
                 self._now[1].hear(entry)
         if self.live is not None and time.monotonic() >= self._next_refresh:
             self.live.update(self.render(), refresh=True)
@@ -67,7 +69,7 @@ class TableDisplay:
 
     def _hear_end(self, run: TableRun, finished: Finished) -> None:
         was_running = self._now is not None and self._now[0] is run
-        self.results[run.dataset.name, run.arm, run.seed] = finished
+        self.results[_key(run)] = finished
         self._now = None
         if was_running and self.live is None:  # not one that was finished before
             metric, test = run.dataset.metric, finished.test or {}
@@ -87,7 +89,8 @@ class TableDisplay:
         """For every row that is not finished how many seconds its runs will take; None if none has ended yet."""
         left: dict[str, float | None] = {}
         for run in self._runs:
-            if (name := run.dataset.name, run.arm, run.seed) not in self.results:
+            if _key(run) not in self.results and _key(run) not in self.failed:
+                name = run.dataset.name
                 seconds, before = self._estimate(run), left.get(name, 0.0)
                 left[name] = None if seconds is None or before is None else before + seconds
         return left
@@ -101,6 +104,10 @@ class TableDisplay:
         is_running = self._now is not None and self._now[0] is run
         already = time.monotonic() - self._now[2] if is_running and self._now is not None else 0.0
         return max(mean(like_it) - already, 0.0)
+
+
+def _key(run: TableRun) -> tuple[str, str, int]:
+    return run.dataset.name, run.arm, run.seed
 
 
 def make_table(

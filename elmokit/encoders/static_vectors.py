@@ -3,6 +3,7 @@
 Shapes: V words, D width, N tokens.
 """
 
+import codecs
 import json
 import re
 import warnings
@@ -133,8 +134,8 @@ def _read_npz(path: Path) -> StaticVectors:
         raise InputError(f"{path}: expected the arrays 'words' and 'vectors'; it lacks one of them") from None
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path, seen from {Path.cwd()}") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        # An array of objects, which would have to be unpickled, is a ValueError as well.
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        # An array of objects, which would have to be unpickled, is a ValueError; a single array, an .npy, a TypeError.
         raise InputError(f"{path}: cannot be read as arrays of words and numbers: {error}") from error
     fitting = words_V.ndim == 1 and vectors_VD.ndim == 2 and len(words_V) == len(vectors_VD)
     if not (fitting and words_V.dtype.kind == "U" and vectors_VD.dtype.kind == "f"):
@@ -267,6 +268,8 @@ def _read_zip(path: Path) -> Iterator[Line]:
                 raise InputError(f"{path}: holds {len(members)} files ({names}); expected one, unpack the one you want")
             with archive.open(members[0]) as stream:
                 for number, line in enumerate(stream, start=1):
+                    if number == 1:
+                        line = line.removeprefix(codecs.BOM_UTF8)
                     yield Line(line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8"), str(path), number)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path, seen from {Path.cwd()}") from None

@@ -142,7 +142,8 @@ class Elmo(nn.Module):
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> ElmoRepresentations:
         """Mix the layers of sentences given as character ids, (*S, T, C), without boundary tokens."""
-        _check_inputs(inputs, word_inputs)
+        del word_inputs  # ids of a cache of words; every distinct word is encoded once without it
+        _check_inputs(inputs)
         padded = read_layers(self.bilm, inputs.reshape(-1, *inputs.shape[-2:]), self._states)
         mixed, mask_BT = [], padded.mask_BT
         for k in range(self._num_mixes):
@@ -299,12 +300,7 @@ def _load_bilm(options_file: ModelFile, weight_file: ModelFile, module: BiLM | N
     return module, None
 
 
-def _check_inputs(inputs: Tensor, word_inputs: Tensor | None) -> None:
-    if word_inputs is not None:
-        raise InputError(
-            "word_inputs is given; elmokit reads characters only and encodes each distinct word of a batch once, "
-            "so pass the character ids of batch_to_ids alone"
-        )
+def _check_inputs(inputs: Tensor) -> None:
     if inputs.ndim < 3:
         raise InputError(
             f"inputs have shape {tuple(inputs.shape)}; expected character ids (sentences, tokens, {MAX_CHARS}), "

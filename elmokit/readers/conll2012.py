@@ -8,6 +8,7 @@ Tokens are given as they are written: OntoNotes has ``/.`` and ``/?`` for some s
 Spans are half-open: a mention of one token ends at ``start + 1``.
 """
 
+import codecs
 import gzip
 import lzma
 import re
@@ -124,6 +125,8 @@ def _list_files(archive: tarfile.TarFile, path: str | Path) -> list[tarfile.TarI
 
 def _decode_lines(stream: Iterable[bytes], name: str) -> Iterator[Line]:
     for number, line in enumerate(stream, start=1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
         try:
             yield Line(line.decode("utf-8").removesuffix("\n").removesuffix("\r"), name, number)
         except UnicodeDecodeError as error:

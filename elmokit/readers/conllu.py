@@ -13,6 +13,7 @@ from elmokit.errors import InputError
 from elmokit.text.lines import Line, read_lines
 
 NUM_COLUMNS = 10
+NOT_ANNOTATED = "_"
 
 _ID, _FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _RELATION = 0, 1, 2, 3, 4, 6, 7
 _NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
@@ -27,8 +28,8 @@ class UDSentence:
     upos: tuple[str, ...]
     xpos: tuple[str, ...]
     lemmas: tuple[str, ...]
-    heads: tuple[int, ...]
-    """Tokens counted from 1; 0 is the root's."""
+    heads: tuple[int | None, ...]
+    """Tokens counted from 1; 0 is the root's, None where there is none."""
     relations: tuple[str, ...]
 
 
@@ -77,10 +78,10 @@ def _is_word(line: Line, cells: list[str], *, next_id: int) -> bool:
 
 def _make_sentence(rows: list[tuple[Line, list[str]]]) -> UDSentence:
     for line, cells in rows:
-        if not _is_number(cells[_HEAD]) or int(cells[_HEAD]) > len(rows):
+        if cells[_HEAD] != NOT_ANNOTATED and not (_is_number(cells[_HEAD]) and int(cells[_HEAD]) <= len(rows)):
             raise InputError(
                 f"{line.path}, line {line.number}: head {cells[_HEAD]!r}, but it must be a number from 0 to "
-                f"{len(rows)}, the words of the sentence; correct the line"
+                f"{len(rows)}, the words of the sentence, or _ for none; correct the line"
             )
     columns = list(zip(*(cells for _, cells in rows), strict=True))
     return UDSentence(
@@ -88,7 +89,7 @@ def _make_sentence(rows: list[tuple[Line, list[str]]]) -> UDSentence:
         upos=columns[_UPOS],
         xpos=columns[_XPOS],
         lemmas=columns[_LEMMA],
-        heads=tuple(int(head) for head in columns[_HEAD]),
+        heads=tuple(None if head == NOT_ANNOTATED else int(head) for head in columns[_HEAD]),
         relations=columns[_RELATION],
     )
 

@@ -17,7 +17,7 @@ GENRES = ("bc", "bn", "mz", "nw", "pt", "tc", "wb")  # of OntoNotes, where a doc
 TRAINING_SENTENCES = 50  # that one visit of training sees of a document
 SENTENCE_ENDS = {"/.": ".", "/?": "?"}
 FILE_ENDS = ("conll", "conll.gz", "conll.xz")
-ARCHIVE_ENDS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2")
+ARCHIVE_ENDS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 
 
 def read_documents(path: Path) -> list[Document]:
