@@ -158,6 +158,15 @@ def test_a_document_begins_and_ends(tmp_path: Path, lines: list[str], line: int,
         list(read_conll2012(write(tmp_path, *lines)))
 
 
+def test_faulty_roles_do_not_matter_to_who_asks_for_none(tmp_path: Path) -> None:
+    path = write(tmp_path, BEGIN, row(0, "Bo", "(ARG0(ARG1*))", coref="(0)"), row(1, "she", "*", coref="(0)"), "", END)
+    with pytest.raises(InputError, match="column 12"):
+        list(read_conll2012(path))
+    (document,) = read_conll2012(path, roles=False)
+    assert document.sentences[0].predicates == ()
+    assert document.clusters == ((Mention(0, 0, 1), Mention(0, 1, 2)),)
+
+
 def document_bytes(name: str) -> bytes:
     return "\r\n".join([f"#begin document ({name}); part 0", *mention_rows("(0)"), "", END, ""]).encode()
 

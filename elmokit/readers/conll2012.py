@@ -80,28 +80,29 @@ class _Row(NamedTuple):
     cells: list[str]
 
 
-def read_conll2012(path: str | Path) -> Iterator[Document]:
-    """Yield the documents of a file; .gz and .xz are unpacked."""
-    return _read_documents(read_lines([path]))
+def read_conll2012(path: str | Path, *, roles: bool = True) -> Iterator[Document]:
+    """Yield the documents of a file; .gz and .xz are unpacked. Without ``roles`` no sentence has predicates."""
+    return _read_documents(read_lines([path]), roles=roles)
 
 
-def read_conll2012_archive(path: str | Path) -> Iterator[Document]:
+def read_conll2012_archive(path: str | Path, *, roles: bool = True) -> Iterator[Document]:
     """Yield the documents of all ``*conll`` files in a tar archive, plain or compressed, by the files' names.
 
-    Nothing is written to disk. An archive with links, devices or paths that lead out of it is refused.
+    Nothing is written to disk. An archive with links, devices or paths that lead out of it is refused. Without ``roles``
+    no sentence has predicates.
     """
     if not Path(path).is_file():
         raise InputError(f"{path}: no such file; check the path, seen from {Path.cwd()}")
-    return _read_archive(path)
+    return _read_archive(path, roles=roles)
 
 
-def _read_archive(path: str | Path) -> Iterator[Document]:
+def _read_archive(path: str | Path, *, roles: bool) -> Iterator[Document]:
     try:
         with tarfile.open(path) as archive:
             for member in _list_files(archive, path):
                 stream = archive.extractfile(member)
                 assert stream is not None, "a regular file has content"
-                yield from _read_documents(_decode_lines(stream, f"{path}: {member.name}"))
+                yield from _read_documents(_decode_lines(stream, f"{path}: {member.name}"), roles=roles)
     except _DAMAGE as error:
         raise InputError(
             f"{path}: no tar archive, damaged or cut short ({error}); copy or download the file again"
@@ -136,12 +137,12 @@ def _decode_lines(stream: Iterable[bytes], name: str) -> Iterator[Line]:
             ) from error
 
 
-def _read_documents(lines: Iterable[Line]) -> Iterator[Document]:
+def _read_documents(lines: Iterable[Line], *, roles: bool) -> Iterator[Document]:
     document: _OpenDocument | None = None
     for line in lines:
         if document is None:
             if line.text.strip():
-                document = _OpenDocument(line)
+                document = _OpenDocument(line, roles=roles)
         elif line.text.startswith("#end document"):
             yield document.close()
             document = None
@@ -165,7 +166,7 @@ def _without_end(begin: Line) -> InputError:
 class _OpenDocument:
     """What was read of a document so far."""
 
-    def __init__(self, begin: Line) -> None:
+    def __init__(self, begin: Line, *, roles: bool) -> None:
         match = _BEGIN.fullmatch(begin.text)
         if not match:
             raise InputError(
@@ -174,6 +175,7 @@ class _OpenDocument:
             )
         self.begin = begin
         self._name, self._part = match[1], int(match[2])
+        self._roles = roles
         self._rows: list[_Row] = []
         self._sentences: list[Sentence] = []
         self._clusters: defaultdict[str, list[Mention]] = defaultdict(list)
@@ -187,7 +189,7 @@ class _OpenDocument:
         if self._rows:
             for cluster, start, end in _find_mentions(self._rows):
                 self._clusters[cluster].append(Mention(len(self._sentences), start, end))
-            self._sentences.append(_make_sentence(self._rows))
+            self._sentences.append(_make_sentence(self._rows, roles=self._roles))
             self._rows = []
 
     def close(self) -> Document:
@@ -217,14 +219,14 @@ def _check_row(line: Line, cells: list[str], rows: list[_Row]) -> None:
         raise InputError(f"{place}: the word (column {_TOKEN + 1}) is empty; correct the line")
 
 
-def _make_sentence(rows: list[_Row]) -> Sentence:
+def _make_sentence(rows: list[_Row], *, roles: bool) -> Sentence:
     columns = list(zip(*(row.cells for row in rows), strict=True))
     pos = columns[_POS]
     return Sentence(
         tokens=columns[_TOKEN],
         speakers=tuple(_annotated(cell) for cell in columns[_SPEAKER]),
         pos=None if NOT_ANNOTATED.issuperset(pos) else pos,
-        predicates=tuple(_find_predicates(rows, columns)),
+        predicates=tuple(_find_predicates(rows, columns)) if roles else (),
     )
 
 

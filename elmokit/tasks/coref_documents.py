@@ -20,13 +20,14 @@ FILE_ENDS = ("conll", "conll.gz", "conll.xz")
 ARCHIVE_ENDS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 
 
-def read_documents(path: Path) -> list[Document]:
+def read_documents(path: Path, *, roles: bool = False) -> list[Document]:
     """The documents of a file in CoNLL-2012's columns, of all such files in a folder, or of a tar archive of them.
 
-    OntoNotes' ``/.`` and ``/?`` are read as ``.`` and ``?``, as Lee et al. 2017 did.
+    OntoNotes' ``/.`` and ``/?`` are read as ``.`` and ``?``, as Lee et al. 2017 did. Columns of roles are looked at only
+    if ``roles`` are wanted.
     """
     found: dict[tuple[str, int], Document] = {}
-    for document in _find_documents(path):
+    for document in _find_documents(path, roles=roles):
         where = f"{path}: document {document.name!r}, part {document.part}"
         if not document.sentences:
             raise InputError(f"{where}, has no sentences; leave it out, or download the file again")
@@ -93,12 +94,12 @@ def genre(document: Document) -> str | None:
     return first if slash and first in GENRES else None
 
 
-def _find_documents(path: Path) -> Iterator[Document]:
+def _find_documents(path: Path, *, roles: bool) -> Iterator[Document]:
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.name.endswith(FILE_ENDS) and file.is_file())
         if not files:
             raise InputError(f"{path}: no file in the folder has a name that ends in {', '.join(FILE_ENDS)}")
-        return chain.from_iterable(map(read_conll2012, files))
+        return chain.from_iterable(read_conll2012(file, roles=roles) for file in files)
     if path.name.lower().endswith(ARCHIVE_ENDS):
-        return read_conll2012_archive(path)
-    return read_conll2012(path)
+        return read_conll2012_archive(path, roles=roles)
+    return read_conll2012(path, roles=roles)

@@ -131,7 +131,7 @@ def read(path: Path, to_train_on: bool) -> list[RoleExample]:  # noqa: FBT001  e
     del to_train_on
     examples = [
         RoleExample(sentence.tokens, predicate.index, predicate.tags)
-        for document in read_documents(path)
+        for document in read_documents(path, roles=True)
         for sentence in document.sentences
         for predicate in sentence.predicates
     ]
