@@ -88,8 +88,8 @@ def read_conll2012(path: str | Path, *, roles: bool = True) -> Iterator[Document
 def read_conll2012_archive(path: str | Path, *, roles: bool = True) -> Iterator[Document]:
     """Yield the documents of all ``*conll`` files in a tar archive, plain or compressed, by the files' names.
 
-    Nothing is written to disk. An archive with links, devices or paths that lead out of it is refused. Without ``roles``
-    no sentence has predicates.
+    Nothing is written to disk. An archive with links, devices or paths that lead out of it is refused. Without
+    ``roles`` no sentence has predicates.
     """
     if not Path(path).is_file():
         raise InputError(f"{path}: no such file; check the path, seen from {Path.cwd()}")

@@ -23,8 +23,8 @@ ARCHIVE_ENDS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 def read_documents(path: Path, *, roles: bool = False) -> list[Document]:
     """The documents of a file in CoNLL-2012's columns, of all such files in a folder, or of a tar archive of them.
 
-    OntoNotes' ``/.`` and ``/?`` are read as ``.`` and ``?``, as Lee et al. 2017 did. Columns of roles are looked at only
-    if ``roles`` are wanted.
+    OntoNotes' ``/.`` and ``/?`` are read as ``.`` and ``?``, as Lee et al. 2017 did. Columns of roles are looked at
+    only if ``roles`` are wanted.
     """
     found: dict[tuple[str, int], Document] = {}
     for document in _find_documents(path, roles=roles):
