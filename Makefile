@@ -1,6 +1,6 @@
 # Each target makes its own environment in .venv from a bare Python >= 3.11.
 #
-#   make demo    the main job, on a small model that the demo makes
+#   make demo    one word in several contexts, on the bundled model
 #   make test    format, lint, types, rooms and tests: what CI runs
 #   make check   make test, and the slow proofs too
 #   make chaos   kill training runs at random moments, and see that they end with the same bits

@@ -1,68 +1,108 @@
-"""What elmokit does, in half a minute: write published-format weights, read them, embed, compare.
+"""What elmokit does, in some seconds: the same word gets another vector in another sentence.
 
-The weights are random, so the numbers show how the machinery works, not what words mean.
+Everything runs on the English model that comes with the package.
 """
 
-import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from elmokit import BiLM, BiLMConfig, CharEncoderConfig, Embedder, LSTMConfig
-from elmokit.weights.bilm_tf import write_bilm_tf
-from elmokit.weights.saved import SavedBiLM
+from elmokit import Embedder
+from elmokit.analysis.neighbors import find_neighbors
+from elmokit.analysis.occurrences import find_in_contexts
 
-SENTENCES = [
-    "The bank closed its doors early.",
-    "They sat on the bank of the river.",
-    "The bank closed its doors early.",
-]
-WORD = "bank"
+# Two sentences a sense, and a text in which neighbours are looked for.
+SENSES = {
+    "bank": {
+        "money": ["The bank raised its interest rates again.", "She borrowed the money from a bank in London."],
+        "river": ["They sat on the bank of the river.", "Trees grow along the eastern bank of the stream."],
+    },
+    "play": {
+        "theatre": ["The play was written by a young author.", "She directed a play at the national theatre."],
+        "sport": ["He made a great play in the second half.", "The foul stopped play for several minutes."],
+    },
+}
+TEXT = """
+The company reported higher profits last year.
+The government lowered taxes on small firms.
+Investors bought shares of the insurance company.
+A credit union lent him the money for the house.
+The fund sold its stake in the airline.
+The lender was founded in the nineteenth century.
+The lake lies on the southern shore of the island.
+A narrow path follows the coast to the village.
+The boat drifted to the other side of the canal.
+They camped at the edge of the forest.
+The castle stands on a hill above the valley.
+The stream flows past an old mill.
+The film was based on a short novel.
+He wrote a comedy about two brothers.
+The opera was first performed in Vienna.
+Her second book won a prize for fiction.
+The musical opened on Broadway in the spring.
+The drama was adapted for television.
+The team scored three goals in the final game.
+He caught the ball and ran to the line.
+The match ended in a draw after extra time.
+The goalkeeper was injured in the first half.
+They lost the final against a club from Spain.
+The season began with a win over the champions.
+""".strip().splitlines()
 
 
-def write_published_model(folder: Path) -> tuple[Path, Path]:
-    """Write options.json and weights.hdf5 of the published small size, with random weights."""
-    torch.manual_seed(0)
-    config = BiLMConfig(char_encoder=CharEncoderConfig(num_highway=1), lstm=LSTMConfig(cell_dim=1024, proj_dim=128))
-    pair = folder / "options.json", folder / "weights.hdf5"
-    write_bilm_tf(SavedBiLM(config, dict(BiLM(config).state_dict())), *pair)
-    return pair
+def main() -> None:
+    console = Console(highlight=False)
+    start = time.perf_counter()
+    embedder = Embedder.from_pretrained()
+    loaded = time.perf_counter()
+    for word, senses in SENSES.items():
+        console.print(closeness(embedder, word, senses))
+    for word, senses in SENSES.items():
+        console.print(neighbours(embedder, word, senses))
+    done = time.perf_counter()
+    console.print(
+        f"Loaded the model in {loaded - start:.2f} s; everything above took {done - loaded:.2f} s. "
+        "The same for your own text: [bold]elmokit neighbors play --in FILE[/bold]"
+    )
+
+
+def closeness(embedder: Embedder, word: str, senses: dict[str, list[str]]) -> Table:
+    """How alike a word's vectors are within a sense and across senses, layer by layer."""
+    vectors = {sense: [vectors_of(embedder, word, sentence) for sentence in pair] for sense, pair in senses.items()}
+    first, second = vectors
+    across = [(left, right) for left in vectors[first] for right in vectors[second]]
+    table = Table(title=f'How close "{word}" is to itself (cosine)', title_justify="left")
+    table.add_column("layer")
+    for name in (f"both {first}", f"both {second}", f"{first} and {second}"):
+        table.add_column(name, justify="right")
+    for layer, name in enumerate(["0  characters alone", "1  first LSTM", "2  second LSTM"]):
+        within = [cosine(left[layer], right[layer]) for left, right in vectors.values()]
+        between = float(np.mean([cosine(left[layer], right[layer]) for left, right in across]))
+        table.add_row(name, *(f"{value:.2f}" for value in [*within, between]))
+    return table
+
+
+def neighbours(embedder: Embedder, word: str, senses: dict[str, list[str]]) -> Table:
+    """The words of the text that are nearest to a word in its context, at the top layer."""
+    table = Table(title=f'Nearest to "{word}" in context', title_justify="left")
+    table.add_column("in")
+    table.add_column("nearest words of the text")
+    queries = find_in_contexts(embedder, [first for first, _ in senses.values()], word)
+    for found in find_neighbors(embedder, TEXT, queries, k=4):
+        nearest = ", ".join(neighbour.occurrence.token for neighbour in found.neighbors)
+        table.add_row(" ".join(found.query.tokens), nearest)
+    return table
+
+
+def vectors_of(embedder: Embedder, word: str, sentence: str) -> np.ndarray:
+    """A word's vectors in a sentence, one a layer."""
+    return embedder.embed_layers([sentence])[0][:, embedder.tokenize(sentence).index(word)]
 
 
 def cosine(left: np.ndarray, right: np.ndarray) -> float:
     return float(left @ right / (np.linalg.norm(left) * np.linalg.norm(right)))
-
-
-def main() -> None:
-    console = Console()
-    with tempfile.TemporaryDirectory() as folder:
-        pair = write_published_model(Path(folder))
-        start = time.perf_counter()
-        embedder = Embedder.from_pretrained(pair)
-        load_seconds = time.perf_counter() - start
-    start = time.perf_counter()
-    layers = embedder.embed_layers(SENTENCES)
-    embed_seconds = time.perf_counter() - start
-
-    places = [embedder.tokenize(sentence).index(WORD) for sentence in SENTENCES]
-    vectors = [layers_LTD[:, place] for layers_LTD, place in zip(layers, places, strict=True)]
-    table = Table(title=f'How close "{WORD}" is to itself (cosine)', title_justify="left")
-    for name in ("layer", "another sentence", "the same sentence again"):
-        table.add_column(name, justify="left" if name == "layer" else "right")
-    names = ["0  token, no context", "1  first LSTM", "2  second LSTM"]
-    for layer, name in enumerate(names):
-        other, same = (cosine(vectors[0][layer], vectors[index][layer]) for index in (1, 2))
-        table.add_row(name, f"{other:.4f}", f"{same:.4f}")
-
-    for sentence, layers_LTD in zip(SENTENCES, layers, strict=True):
-        console.print(f"{sentence}  ->  {layers_LTD.shape} (layers, tokens, width)", highlight=False)
-    console.print(table)
-    console.print(f"Loaded published-format weights in {load_seconds:.2f} s, embedded in {embed_seconds:.2f} s.")
-    console.print("The weights are random: give Embedder.from_pretrained the folder of a trained model.")
 
 
 if __name__ == "__main__":

@@ -116,7 +116,6 @@ def test_cut_words_are_told_in_one_line(folder, model, capfd):
 
 
 FAILURES = {
-    "no model": (["embed", "a.txt", "-o", "b.npy"], "no model; name one with --model"),
     "no text": (["embed", "none.txt", "-o", "b.npy", "-m", "MODEL"], "none.txt: no such file"),
     "not UTF-8": (["embed", "latin.txt", "-o", "b.npy", "-m", "MODEL"], "latin.txt, line 2: byte 0xe9"),
     "no weights": (["embed", "a.txt", "-o", "b.npy", "-m", "nowhere"], "nowhere: does not exist"),

@@ -206,7 +206,6 @@ def test_probe_is_a_table_a_layer(model, capfd, monkeypatch):
 # Both
 
 FAILURES = {
-    "no model": (["neighbors", "river", "--in", "text.txt"], "no model; name one with --model"),
     "no folder": ([*ARGS, "-m", "nowhere"], "nowhere: does not exist"),
     "no text": (["neighbors", "river", "--in", "none.txt", "-m", "MODEL"], "none.txt: no such file"),
     "no word": (["neighbors", "River", "--in", "text.txt", "-m", "MODEL"], "'River' is no token of the text"),
@@ -221,7 +220,6 @@ FAILURES = {
         ["neighbors", "old", "--in", "text.txt", "-m", "MODEL", "--vectors", "glove.npz"],
         "'old' has no static vector",
     ),
-    "no model to probe": (PROBE, "no model; name one with --model"),
     "no treebank": ([*PROBE[:-1], "none.conllu", "-m", "MODEL"], "none.conllu: no such file"),
     "not a treebank": ([*PROBE[:-1], "text.txt", "-m", "MODEL"], "text.txt, line 1: 1 columns"),
     "empty treebank": ([*PROBE[:-1], "empty.conllu", "-m", "MODEL"], "no token in the test part"),

@@ -274,7 +274,6 @@ def test_after_ctrl_c_the_same_command_goes_on(folder, model, capfd):
 
 TUNE = ["-o", "tuned"]
 FAILURES = {
-    "no model": (["score", "text.txt"], "no model; name one with --model"),
     "no folder": (["score", "text.txt", "-m", "nowhere"], "nowhere: does not exist; expected the folder of a model"),
     "no output layer": (["score", "text.txt", "-m", "PUBLISHED"], "has no output layer"),
     "two tables": (["score", "text.txt", "-m", "MODEL", "--tokens", "--top-k", "2"], "--tokens and --top-k are two"),

@@ -304,14 +304,6 @@ def test_an_empty_test_file_is_found_before_anything_is_learned(home, tmp_path, 
     assert "empty.conll: is empty; give another file to test on, or none\n" in capfd.readouterr().err
 
 
-def test_a_run_without_a_word_on_elmo_is_refused(home, capfd):
-    args = train(home, "ner")
-    del args[args.index("--elmo") : args.index("--elmo") + 2]
-    assert cli.run(args) == 1
-    assert "no biLM; name its folder with --elmo, or train without ELMo: --elmo none\n" in capfd.readouterr().err
-    assert not Path("runs").exists()
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -442,9 +442,9 @@ def test_a_table_that_cannot_be_made_is_one_line(home, tmp_path, monkeypatch, ca
     assert err.count("\n") == 1
 
 
-def test_the_command_needs_data_and_a_model(capfd):
+def test_the_command_needs_data(capfd):
     assert cli.run(["reproduce", "table1", "--seeds", "1"]) == 1
-    assert "no data or no biLM; name both, --data and --elmo, or --only-print" in capfd.readouterr().err
+    assert "no data; name its folder with --data, or --only-print" in capfd.readouterr().err
 
 
 @pytest.mark.slow

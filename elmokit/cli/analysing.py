@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from elmokit.cli.app import app
-from elmokit.cli.embedding import MODEL_HELP, model_source
+from elmokit.cli.embedding import DEFAULT_HELP, model_source
 from elmokit.cli.messages import on_terminal
 from elmokit.cli.neighbor_display import Found, show_neighbors
 from elmokit.cli.text_options import Language, Tokenized
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from elmokit.analysis.pos_probe import ProbeProgress, ProbeResult
     from elmokit.embed.embedder import Embedder, Sentence
     from elmokit.embed.picking import Layer
-    from elmokit.weights.source import Source
 
 NUM_QUERIES = 3
 NUM_CANDIDATES = 200  # occurrences among which the queries are chosen
@@ -71,7 +70,7 @@ def neighbors(
             help="Text files, also .gz and .xz, patterns, or - for stdin; a line is a sentence.",
         ),
     ],
-    model: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help=DEFAULT_HELP)] = None,
     contexts: Annotated[
         list[str] | None,
         typer.Option(
@@ -97,7 +96,7 @@ def neighbors(
 
     Without --context, it starts from three places of the text that stand for the word's uses.
     """
-    source = _source(model)
+    source = model_source(model or [])
     from elmokit.analysis.neighbors import find_neighbors, find_static_neighbors
     from elmokit.embed.embedder import Embedder
     from elmokit.embed.files import find_inputs, has_stream
@@ -136,7 +135,7 @@ def pos(
     train: Annotated[Path, typer.Option(metavar="FILE", help="CoNLL-U, also .gz and .xz, to learn from.")],
     dev: Annotated[Path, typer.Option(metavar="FILE", help="To choose the regularisation by.")],
     test: Annotated[Path, typer.Option(metavar="FILE", help="To measure on, once.")],
-    model: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help=DEFAULT_HELP)] = None,
     control: Annotated[
         bool, typer.Option("--control", help="Also probe a biLM of the same shape that has learned nothing.")
     ] = False,
@@ -148,7 +147,7 @@ def pos(
     A multinomial logistic regression on frozen vectors. Its regularisation is chosen on the dev set, and the accuracy
     on the test set tells how much a layer knows.
     """
-    source = _source(model)
+    source = model_source(model or [])
     from elmokit.analysis.pos_probe import PosData, probe_pos, untrained_like
     from elmokit.embed.embedder import Embedder
     from elmokit.readers.conllu import read_conllu
@@ -164,12 +163,6 @@ def pos(
         for name, bilm in bilms.items():
             for result in probe_pos(bilm, data, progress=_probe_progress(bar)):
                 bar.print_above(json.dumps({"bilm": name, **asdict(result)}) if as_json else _probe_row(name, result))
-
-
-def _source(model: list[str] | None) -> "Source":
-    if not model:
-        raise InputError("no model; name one with --model, a folder or a published model's two files")
-    return model_source(model)
 
 
 def _layer(text: str | None) -> "Layer":

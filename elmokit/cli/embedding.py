@@ -31,7 +31,8 @@ What OUT holds, by its suffix. Lines are counted from 0 over all inputs.
 
 Pooled, a line is one vector, and there are no offsets. Shards are pieces in order; in each, offsets begin anew, and
 i is counted from its first line."""
-MODEL_HELP = "A folder, or the two files of a published model: its options.json and its .hdf5."
+MODEL_HELP = "A folder, a bundled model's name (en-small), or a published model's two files: options.json and .hdf5."
+DEFAULT_HELP = f"{MODEL_HELP}  [default: en-small]"
 
 
 @app.command(no_args_is_help=True, epilog=EMBED_EPILOG)
@@ -43,7 +44,7 @@ def embed(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="OUT", help="File for the vectors, or - for JSON lines on stdout.")
     ],
-    model: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help=DEFAULT_HELP)] = None,
     state: Annotated[
         Literal["reset", "warm", "carry"],
         typer.Option(help="Every sentence begins from zero, from a settled state, or where the last one ended."),
@@ -77,9 +78,7 @@ def embed(
 
     Cut off, the same command goes on where it stopped. OUT appears when it is whole.
     """
-    if not model:
-        raise InputError("no model; name one with --model, a folder or a published model's two files")
-    source = model_source(model)
+    source = model_source(model or [])
     from elmokit.embed.embedder import Embedder
     from elmokit.embed.files import embed_files, parse_shard
     from elmokit.embed.picking import parse_layers
@@ -163,8 +162,12 @@ def info(
 
 
 def model_source(paths: list[str]) -> "Source":
-    """A folder, or a pair (options, weights) given in either order."""
+    """A folder, or a pair (options, weights) given in either order; the bundled English model if nothing is given."""
+    from elmokit.weights.bundled import EN_SMALL
+
     match paths:
+        case []:
+            return EN_SMALL
         case [folder]:
             return folder
         case [first, second]:

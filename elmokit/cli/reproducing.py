@@ -12,6 +12,7 @@ from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import say
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.errors import ElmokitError, InputError, OutputError
+from elmokit.weights.bundled import EN_SMALL, find_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,9 @@ def _tables() -> None:
 def table1(
     *,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the data sets.")] = None,
-    elmo: Annotated[Path | None, typer.Option(metavar="MODEL", help="The biLM's folder.")] = None,
+    elmo: Annotated[
+        Path, typer.Option(metavar="MODEL", help="The biLM's folder.  [default: en-small]", show_default=False)
+    ] = EN_SMALL,
     vectors: Annotated[
         Path | None, typer.Option(metavar="FILE", help=f"Static vectors.  [default: DIR/{VECTORS}]")
     ] = None,
@@ -86,8 +89,8 @@ def table1(
     if only_print:
         _show(datasets, read_results(run_dir, datasets, num_seeds=seeds), run_dir, num_seeds=seeds, save=save)
         return
-    if data is None or elmo is None:
-        raise InputError("no data or no biLM; name both, --data and --elmo, or --only-print what there is")
+    if data is None:
+        raise InputError("no data; name its folder with --data, or --only-print what there is")
     runs = _plan(datasets, data, run_dir, elmo=elmo, vectors=vectors, recipes=recipes, num_seeds=seeds)
     is_over, shown = _run(runs, data, run_dir)
     finished = {(run.dataset.name, run.arm, run.seed): read_result(run.folder, run.recipe) for run in runs}
@@ -119,7 +122,7 @@ def _plan(
         task: _read_recipe(task, recipes, vectors=file) for task in dict.fromkeys(dataset.task for dataset in datasets)
     }
     # Resolved, so that the same command goes on from any folder.
-    return plan_runs(datasets, by_task, run_dir, bilm=str(elmo.resolve()), num_seeds=num_seeds)
+    return plan_runs(datasets, by_task, run_dir, bilm=str(find_model(elmo).resolve()), num_seeds=num_seeds)
 
 
 def _read_recipe(task: str, folder: Path | None, *, vectors: Path) -> "TaskRecipe":

@@ -17,6 +17,7 @@ from elmokit.cli.messages import on_terminal, say
 from elmokit.cli.score_display import ScoredLine, display_for
 from elmokit.cli.text_options import Language, Split, Tokenized, Wrapped
 from elmokit.errors import InputError, WeightsError
+from elmokit.weights.bundled import EN_SMALL, find_model
 
 if TYPE_CHECKING:
     from elmokit.embed.state import State
@@ -28,7 +29,8 @@ STATES: "tuple[State, ...]" = ("reset", "warm", "carry")
 NUM_SPECIALS = 3
 WORDS_AT_ONCE = 4096  # of text: enough to make good batches, few enough to be seen soon
 
-MODEL_HELP = "A folder with an output layer: pretrained or fine-tuned by elmokit."
+MODEL_HELP = "A folder with an output layer: pretrained or fine-tuned by elmokit; or a bundled model's name (en-small)."
+DEFAULT_HELP = f"{MODEL_HELP}  [default: en-small]"
 SCORE_EPILOG = """\b
 What is printed. Lines are counted from 0 over all inputs; blank ones are
 left out. Log-probabilities are natural ones, over the whole vocabulary.
@@ -114,7 +116,9 @@ def score(
         list[str], typer.Argument(metavar="FILES", help="Text files, also .gz and .xz, patterns, or - for stdin.")
     ],
     *,
-    model: Annotated[Path | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)] = None,
+    model: Annotated[
+        Path, typer.Option("--model", "-m", metavar="MODEL", help=DEFAULT_HELP, show_default=False)
+    ] = EN_SMALL,
     state: Annotated[
         Literal["reset", "warm"], typer.Option(help="Every sentence begins from zero, or from a settled state.")
     ] = "warm",
@@ -130,8 +134,6 @@ def score(
 
     A line is a sentence. It is read from the left and from the right.
     """
-    if model is None:
-        raise InputError("no model; name one with --model, a folder with an output layer")
     if tokens and top_k is not None and not as_json:
         raise InputError("--tokens and --top-k are two tables; choose one, or --json, which has both")
     _check_folder(model)
@@ -197,7 +199,7 @@ def _windows(sentences: Iterable[tuple[int, list[str]]], num_words: int) -> Iter
 
 
 def _check_folder(model: Path) -> None:
-    if not model.is_dir():
+    if not find_model(model).is_dir():
         state = "is a file" if model.exists() else "does not exist"
         raise WeightsError(f"{model}: {state}; expected the folder of a model that elmokit pretrained or fine-tuned")
 

@@ -16,6 +16,7 @@ from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.task_display import print_scores, task_run_shown
 from elmokit.cli.text_options import Language
 from elmokit.errors import ConfigError, InputError
+from elmokit.weights.bundled import EN_SMALL
 
 if TYPE_CHECKING:
     from elmokit.tasks.progress import Entry
@@ -78,7 +79,10 @@ def train(
         typer.Option(metavar="NAME|FILE", help="One of ours by its name, or a TOML file.  [default: the task's name]"),
     ] = None,
     elmo: Annotated[
-        str | None, typer.Option(metavar="MODEL|none", help="The biLM's folder; none for a model without ELMo.")
+        str | None,
+        typer.Option(
+            metavar="MODEL|none", help="The biLM's folder; none for a model without ELMo.  [default: en-small]"
+        ),
     ] = None,
     vectors: Annotated[
         str | None, typer.Option(metavar="FILE|none", help="Static vectors: GloVe's or word2vec's text, or .npz.")
@@ -216,7 +220,7 @@ def _read_recipe(path: Path, changes: list[str], task_name: str) -> "TaskRecipe"
         )
     told = any(change.partition("=")[0].strip() == "elmo.model" for change in changes)
     if asked.elmo.model is None and asked.elmo.place != NONE and not told:
-        raise InputError("no biLM; name its folder with --elmo, or train without ELMo: --elmo none")
+        asked = asked.model_copy(update={"elmo": asked.elmo.model_copy(update={"model": EN_SMALL.name})})
     if asked.elmo.model is None and asked.elmo.untrained:
         raise InputError("--untrained takes the shape of a biLM; name its folder with --elmo")
     if asked.words.file is None and asked.words.trained:  # there is nothing to be trained

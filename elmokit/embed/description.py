@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from elmokit.weights.bundled import find_model
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import Source, file_hashes, load_saved, published_name
 
@@ -53,7 +54,7 @@ def _count_parameters(saved: SavedBiLM) -> dict[str, int]:
 
 
 def _describe_files(source: Source) -> dict[str, dict[str, Any]]:
-    folders = [Path(source)] if isinstance(source, str | Path) else [Path(path).parent for path in source]
+    folders = [find_model(source)] if isinstance(source, str | Path) else [Path(path).parent for path in source]
     found: dict[str, dict[str, Any]] = {}
     for name, sha256 in file_hashes(source).items():
         path = next(folder / name for folder in folders if (folder / name).is_file())

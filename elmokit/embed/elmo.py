@@ -7,7 +7,6 @@ Shapes: B sentences, T tokens, C characters a word, L layers, D width.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,8 @@ from elmokit.embed.state import StartStates, State, stored_state
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLM, BiLMState, PaddedLayers
 from elmokit.model.scalar_mix import LayerNorm, ScalarMix
-from elmokit.weights.source import build_bilm, load_saved
+from elmokit.weights.bundled import EN_SMALL
+from elmokit.weights.source import Source, build_bilm, load_saved
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Elmo(nn.Module):
     @classmethod
     def from_pretrained(
         cls,
-        source: str | Path | tuple[str | Path, str | Path],
+        source: Source = EN_SMALL,
         *,
         num_mixes: int = 1,
         dropout: float = 0.5,

@@ -7,7 +7,6 @@ sentences one after the other, W distinct words.
 import hashlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,7 +18,8 @@ from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.text.batches import batches_by_length, windows
 from elmokit.text.tokens import split_sentences, tokenize
-from elmokit.weights.source import build_bilm, load_saved
+from elmokit.weights.bundled import EN_SMALL
+from elmokit.weights.source import Source, build_bilm, load_saved
 
 Sentence = str | Sequence[str]
 
@@ -55,14 +55,14 @@ class Embedder:
     @classmethod
     def from_pretrained(
         cls,
-        source: str | Path | tuple[str | Path, str | Path],
+        source: Source = EN_SMALL,
         *,
         state: State = "warm",
         precision: Precision = "fp32",
         language: str = "en",
         device: torch.device | str = "cpu",
     ) -> "Embedder":
-        """Load a saved biLM.
+        """Load a saved biLM; the English one that comes with elmokit, unless another is named.
 
         ``source`` is a folder of ours, a folder with ``options.json`` and one ``.hdf5``, or a pair of paths
         (options, weights) of a published model. ``precision="int8"`` rounds the LSTMs' weights to eight bits: faster

@@ -28,6 +28,7 @@ from elmokit.pretrain.saved_lm import check_belongs, load_language_model
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
 from elmokit.text.tokens import tokenize
 from elmokit.text.vocab import Vocab
+from elmokit.weights.bundled import EN_SMALL
 
 LogProbs = NDArray[np.float32]
 Result = TypeVar("Result")
@@ -135,13 +136,13 @@ class Scorer:
     @classmethod
     def from_pretrained(
         cls,
-        folder: str | Path,
+        folder: str | Path = EN_SMALL,
         *,
         state: Literal["reset", "warm"] = "warm",
         device: torch.device | str = "cpu",
         language: str = "en",
     ) -> "Scorer":
-        """Load a folder that has an output layer."""
+        """Load a folder that has an output layer; the English model of elmokit itself, unless another is named."""
         loaded = load_language_model(folder)
         return cls(loaded.model, loaded.vocab, state=state, warm=loaded.start_state, device=device, language=language)
 

@@ -23,6 +23,7 @@ from elmokit.atomic import atomic_folder
 from elmokit.config import BiLMConfig, FrozenConfig, parse_config
 from elmokit.errors import ConfigError, OutputError, WeightsError
 from elmokit.text.vocab import read_vocab
+from elmokit.weights.bundled import find_model
 from elmokit.weights.card import model_card
 from elmokit.weights.options import config_from_options, read_json_object
 from elmokit.weights.saved import (
@@ -94,7 +95,7 @@ def save_folder(
 
 def load_folder(folder: str | Path) -> SavedBiLM:
     """Load a model that ``save_folder`` saved, after a check of its hashes; the weights are mapped, not copied."""
-    folder = Path(folder)
+    folder = find_model(folder)
     sums = read_sums(folder)
     check_sum(folder, CONFIG, sums)
     config = _read_config(folder / CONFIG)
@@ -111,12 +112,12 @@ def load_folder(folder: str | Path) -> SavedBiLM:
 
 def has_softmax(source: object) -> TypeGuard[str | Path]:
     """Whether a model is a folder of ours with an output layer."""
-    return isinstance(source, str | Path) and (Path(source) / CONFIG).is_file() and (Path(source) / SOFTMAX).is_file()
+    return isinstance(source, str | Path) and all((find_model(source) / name).is_file() for name in (CONFIG, SOFTMAX))
 
 
 def load_softmax(folder: str | Path) -> SavedSoftmax:
     """Load the output layer that was saved with a model."""
-    folder = Path(folder)
+    folder = find_model(folder)
     if not (folder / SOFTMAX).is_file():
         raise WeightsError(
             f"{folder}: has no output layer ({SOFTMAX}), so it can embed but not score, predict or be fine-tuned; "

@@ -12,12 +12,13 @@ from torch.overrides import TorchFunctionMode
 from elmokit.errors import WeightsError
 from elmokit.model.bilm import BiLM
 from elmokit.weights.bilm_tf import read_bilm_tf
+from elmokit.weights.bundled import BUNDLED, find_model
 from elmokit.weights.folder import CONFIG, SOFTMAX, TENSORS, VOCAB, load_folder
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.sums import sha256
 
 Source = str | Path | tuple[str | Path, str | Path]
-"""Our folder, a folder with published options and weights, or the pair of these two files."""
+"""Our folder, the name of a bundled model, a folder with published options and weights, or the pair of these files."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,10 @@ def _locate(source: Source) -> Path | PublishedPair:
                     f"{path}: no such file; expected the pair (options.json, weights.hdf5) of a published model"
                 )
         return pair
-    folder = Path(source)
+    folder = find_model(source)
     if not folder.is_dir():
+        if folder.parent == BUNDLED:
+            raise WeightsError(f"{folder}: does not exist; it should come with elmokit, install it again")
         state = "is a file" if folder.exists() else "does not exist"
         raise WeightsError(
             f"{folder}: {state}; expected a folder saved by elmokit, a folder with options.json and one .hdf5 file, "
