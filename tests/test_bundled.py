@@ -115,3 +115,9 @@ def test_the_demo_runs():
     done = subprocess.run([sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=True)
     assert "Nearest to" in done.stdout
     assert done.stderr == ""
+
+
+def test_the_wheel_carries_it():
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds wheels, and is not installed")
+    carried = {file.distribution_path for file in wheel.WheelBuilder(str(ROOT)).recurse_project_files()}
+    assert {f"elmokit/bundled/en-small/{path.name}" for path in EN_SMALL.iterdir()} <= carried

@@ -220,7 +220,7 @@ def _read_recipe(path: Path, changes: list[str], task_name: str) -> "TaskRecipe"
         )
     told = any(change.partition("=")[0].strip() == "elmo.model" for change in changes)
     if asked.elmo.model is None and asked.elmo.place != NONE and not told:
-        asked = asked.model_copy(update={"elmo": asked.elmo.model_copy(update={"model": EN_SMALL.name})})
+        asked = asked.model_copy(update={"elmo": asked.elmo.model_copy(update={"model": str(EN_SMALL)})})
     if asked.elmo.model is None and asked.elmo.untrained:
         raise InputError("--untrained takes the shape of a biLM; name its folder with --elmo")
     if asked.words.file is None and asked.words.trained:  # there is nothing to be trained
