@@ -20,8 +20,8 @@ SENSES = {
         "river": ["They sat on the bank of the river.", "Trees grow along the eastern bank of the stream."],
     },
     "play": {
-        "theatre": ["The play was written by a young author.", "She directed a play at the national theatre."],
-        "sport": ["He made a great play in the second half.", "The foul stopped play for several minutes."],
+        "theatre": ["She wrote a play about a young king.", "He directed a play at the national theatre."],
+        "sport": ["He made a great play in the second half.", "The shortstop made a play at first base."],
     },
 }
 TEXT = """

@@ -5,7 +5,7 @@
 RUN is the folder of `elmokit pretrain`: its prepared text is learned, its vocabulary is used. Each of FILES, raw text
 with a sentence a line, is predicted from both sides, boundaries as `elmokit perplexity` counts them; a word that the
 vocabulary lacks is <UNK> for both. Smoothing is interpolated modified Kneser-Ney, and no n-gram is left out. 61 million
-words take six minutes of one core and at most 14 GB of memory.
+words take six minutes of one core and 11 GB of memory.
 """
 
 import argparse
