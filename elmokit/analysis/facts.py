@@ -17,9 +17,10 @@ from elmokit.kernels import load
 def gather_facts(command: Sequence[str]) -> dict[str, str]:
     """Where, when and by which command something is measured."""
     compiled = load()
+    threads = torch.get_num_threads()
     return {
         "machine": describe_machine(),
-        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads",
+        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, {threads} thread{'s' * (threads > 1)}",
         "kernels": "none" if compiled is None else compiled.isa,
         "commit": find_commit(),
         "date": date.today().isoformat(),
