@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import median
 
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # large pages, which torch reads when it is imported; for both sides
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as `elmokit pretrain` has it; for both sides
 
 import torch
 from gemm import gemm_rate, lstm_flops
@@ -34,9 +35,10 @@ from torch import Tensor
 from torch.nn import functional
 from workload import read_sentences
 
-from elmokit.cli.memory import keep_memory
+from elmokit.cli.system import keep_memory
 from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
 from elmokit.model.bilm import BiLMState
+from elmokit.model.char_encoder import CharEncoder
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import LSTMLayer, LSTMStack, LSTMState
 from elmokit.pretrain.batches import DirectionBatch, TrainingBatch, TrainingBatches
@@ -125,7 +127,7 @@ class Plain(Side):
         """Learn from a batch; return the summed loss."""
         bilm = self.model.bilm
         self.model.zero_grad()
-        tokens_WP = bilm.char_encoder.finish(bilm.char_encoder._convolve(batch.char_ids_WC))
+        tokens_WP = encode_plainly(bilm.char_encoder, batch.char_ids_WC)
         forward, forward_state = self._direction(bilm.forward_lstm, tokens_WP, batch.forward, self.state.forward)
         backward, backward_state = self._direction(bilm.backward_lstm, tokens_WP, batch.backward, self.state.backward)
         loss = forward + backward
@@ -176,6 +178,14 @@ class Plain(Side):
         logits_NK = logits_NK.masked_fill(batch.targets_N[:, None] == candidates.ids_K, -torch.inf)
         together = torch.cat([true_N[:, None], logits_NK], dim=1)
         return functional.cross_entropy(together, torch.zeros_like(batch.targets_N), reduction="sum")
+
+
+def encode_plainly(encoder: CharEncoder, char_ids_WC: Tensor) -> Tensor:
+    vectors_WF = encoder._convolve(char_ids_WC)
+    for highway in encoder.highways:
+        transform_WF = torch.relu(highway.transform(vectors_WF))
+        vectors_WF = torch.lerp(vectors_WF, transform_WF, torch.sigmoid(highway.gate(vectors_WF)))
+    return vectors_WF if encoder.projection is None else encoder.projection(vectors_WF)
 
 
 def lstm_step(layer: LSTMLayer, inputs_BP: Tensor, hidden_BP: Tensor, cell_BC: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,7 @@ from report import Report, Row, gather_facts, judge, spread
 
 from elmokit.analysis.datasets import DataSet, choose_datasets
 from elmokit.analysis.table1 import BASELINE, ELMO, make_recipe
-from elmokit.cli.memory import keep_memory
+from elmokit.cli.system import keep_memory
 from elmokit.config import find_recipe, read_recipe
 from elmokit.tasks.batching import TrainingBatches, prefetched
 from elmokit.tasks.learner import START, Learner, seeded

@@ -197,7 +197,10 @@ def test_char_gradients_equal_those_of_convolutions(compiled: Kernels, activatio
     )
     ids_WK = torch.from_numpy(encode_words(["aa", "banana", "", "abcabcabcabc"], max_chars=9).char_ids_WC)
     grad_WF = torch.randn(4, sum(counts))
-    found = conv_gradients(compiled.char_pool_backward(ids_WK, tables, grad_WF), embedding, weights)
+    pooled_WF, winners_WF = compiled.char_pool_learning(ids_WK, tables)
+    assert torch.equal(pooled_WF, compiled.char_pool(ids_WK, tables))
+    table_grad = compiled.char_pool_backward(ids_WK, winners_WF, grad_WF, tables)
+    found = conv_gradients(table_grad, embedding, weights)
     chars = functional.embedding(ids_WK, functional.pad(embedding, (0, 0, 1, 0))).transpose(1, 2)
     answers_WF = torch.cat([functional.conv1d(chars, weight).amax(dim=2) for weight in weights], dim=1)
     wanted = torch.autograd.grad(answers_WF, [embedding, *weights], grad_WF)
@@ -343,3 +346,33 @@ def test_powers_of_rows_that_lie_apart(compiled: Kernels):
     part.copy_((part - part.amax(dim=1, keepdim=True)).exp())
     compiled.powers(wide[:, 5:24], torch.full((3,), -torch.inf))
     near(wide, expected)
+
+
+def mix_highway(gate_WF: Tensor, transform_WF: Tensor, inputs_WF: Tensor) -> Tensor:
+    """The equation, from what the products gave."""
+    gate_WF = gate_WF.sigmoid()
+    return gate_WF * transform_WF.relu() + (1 - gate_WF) * inputs_WF
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (1, 1), (3, 5), (2, 16), (7, 37)])
+def test_highways_mix_and_find_the_gradients_that_autograd_finds(compiled: Kernels, shape: tuple[int, int]):
+    gate_WF, transform_WF, inputs_WF, grad_WF = 2 * torch.randn(4, *shape)
+    exact = [part.double().requires_grad_() for part in (gate_WF, transform_WF, inputs_WF)]
+    expected_WF = mix_highway(*exact)
+    wanted = torch.autograd.grad(expected_WF, exact, grad_WF.double())
+    mixed_WF = compiled.highway_forward(gate_WF, transform_WF, inputs_WF)
+    near(mixed_WF, expected_WF.detach())
+    near(gate_WF, exact[0].detach().sigmoid())
+    near(transform_WF, exact[1].detach().relu())
+    found = compiled.highway_backward(grad_WF, gate_WF, transform_WF, inputs_WF)
+    for left, right in zip((found.gate_WF, found.transform_WF, found.inputs_WF), wanted, strict=True):
+        near(left, right)
+
+
+def test_nan_stays_in_its_place_on_a_highway(compiled: Kernels):
+    for broken in range(3):
+        parts = torch.randn(3, 2, 9)
+        parts[broken, 1, 4] = torch.nan
+        mixed_WF = compiled.highway_forward(*parts)
+        assert mixed_WF.isnan().nonzero().tolist() == [[1, 4]]
+        assert compiled.highway_backward(torch.ones(2, 9), *parts).gate_WF.isnan().nonzero().tolist() == [[1, 4]]

@@ -17,10 +17,11 @@ from elmokit.kernels import load
 def gather_facts(command: Sequence[str]) -> dict[str, str]:
     """Where, when and by which command something is measured."""
     compiled = load()
-    threads = torch.get_num_threads()
+    count = torch.get_num_threads()
+    threads = f"{count} thread{'s' * (count > 1)}"
     return {
         "machine": describe_machine(),
-        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, {threads} thread{'s' * (threads > 1)}",
+        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, {threads}",
         "kernels": "none" if compiled is None else compiled.isa,
         "commit": find_commit(),
         "date": date.today().isoformat(),

@@ -9,10 +9,10 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.embedding import MODEL_HELP, model_source
-from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import is_first_process, say
 from elmokit.cli.run_display import RunDisplay, run_shown
 from elmokit.cli.stopping import stop_by_signal
+from elmokit.cli.system import keep_memory, rest_soon
 from elmokit.cli.text_options import Language, Split, Tokenized, Wrapped
 from elmokit.errors import InputError, OutputError
 
@@ -74,6 +74,7 @@ def finetune(
 ) -> None:
     """Go on learning a model on text of a domain."""
     keep_memory()
+    rest_soon()
     source, files = _split_model(model, files)
     _check_output(output, force=force)
     from elmokit.config import parse_config

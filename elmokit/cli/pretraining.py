@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmokit.cli.app import app
-from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import is_first_process, say
 from elmokit.cli.run_display import run_shown
 from elmokit.cli.stopping import stop_by_signal
+from elmokit.cli.system import keep_memory, rest_soon
 from elmokit.cli.text_options import Language, Split, Tokenized, Wrapped
 from elmokit.errors import OutputError
 
@@ -53,6 +53,7 @@ def pretrain(
     path = find_recipe(recipe)
     asked = read_recipe(Recipe, path, changes or [])  # a fault in it is told before torch is loaded
     keep_memory()
+    rest_soon()
     from elmokit.pretrain.pretraining import pretrain as learn
 
     run_dir = run_dir or Path("runs") / path.stem

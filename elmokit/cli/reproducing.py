@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmokit.cli.app import app
-from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import say
 from elmokit.cli.stopping import stop_by_signal
+from elmokit.cli.system import keep_memory
 from elmokit.errors import ElmokitError, InputError, OutputError
 from elmokit.weights.bundled import EN_SMALL, find_model
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from elmokit.cli.app import app
-from elmokit.cli.memory import keep_memory
 from elmokit.cli.messages import say
 from elmokit.cli.stopping import stop_by_signal
+from elmokit.cli.system import keep_memory
 from elmokit.cli.task_display import print_scores, task_run_shown
 from elmokit.cli.text_options import Language
 from elmokit.errors import ConfigError, InputError

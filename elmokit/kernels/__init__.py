@@ -11,6 +11,7 @@ K character ids a word, F filters together; n rows of logits over V words.
 import ctypes
 import math
 import os
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -48,19 +49,31 @@ __all__ = [
     "round_to_int8",
 ]
 
-INTERFACE_VERSION = 4  # of isa.c
+INTERFACE_VERSION = 5  # of isa.c
 INT8_ROWS = 64  # PANEL in int8.c
+LARGEST_WORD = 2**15 - 1  # the number of a window has 16 bits in char_pool.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
 _ARGUMENTS: dict[str, list[Any]] = {
     "cell_forward": [_POINTER, _LONG, *[_POINTER] * 3, *[_LONG] * 2, _FLOAT, _INT],
     "cell_backward": [*[_POINTER] * 2, _LONG, *[_POINTER] * 4, *[_LONG] * 3, _FLOAT],
-    "char_pool": [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 4, _LONG, _POINTER, _INT],
-    "char_pool_backward": [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 3, _LONG, *[_POINTER] * 2],
+    "char_pool": [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 4, _LONG, *[_POINTER] * 2, _INT],
+    "char_pool_backward": [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 2, _LONG, *[_POINTER] * 2],
+    "highway_forward": [*[_POINTER] * 4, _LONG],
+    "highway_backward": [*[_POINTER] * 7, _LONG],
     "matmul_panels": [_POINTER, _LONG, *[_POINTER] * 2, *[_LONG] * 4, _INT],
     "matmul_int8": [_POINTER, _LONG, *[_POINTER] * 4, *[_LONG] * 4, _INT],
     "powers": [_POINTER, *[_LONG] * 3, *[_POINTER] * 2],
 }
+
+
+@dataclass(frozen=True)
+class HighwayGradients:
+    """The gradients of what a highway mixes."""
+
+    gate_WF: Tensor  # before squashing
+    transform_WF: Tensor
+    inputs_WF: Tensor  # the part that comes neither through gates nor transforms
 
 
 class Kernels:
@@ -74,7 +87,7 @@ class Kernels:
         self._functions: dict[str, Any] = {}
         for name, arguments in _ARGUMENTS.items():
             function = getattr(library, f"{name}_{isa}")
-            function.argtypes, function.restype = arguments, _INT if name.startswith("char_pool") else None
+            function.argtypes, function.restype = arguments, _INT if name == "char_pool" else None
             self._functions[name] = function
 
     def cell_forward(
@@ -130,7 +143,17 @@ class Kernels:
 
     def char_pool(self, char_ids_WK: Tensor, tables: CharTables) -> Tensor:
         """Every filter's strongest answer anywhere in each word, (W, F)."""
-        num_words, num_chars = _check_windows(char_ids_WK, tables)
+        return self._char_pool(char_ids_WK, tables, winners_WF=None)
+
+    def char_pool_learning(self, char_ids_WK: Tensor, tables: CharTables) -> tuple[Tensor, Tensor]:
+        """What `char_pool` gives, and the window of each answer, which `char_pool_backward` asks for."""
+        shape = len(char_ids_WK), len(tables.bias)
+        winners_WF = torch.empty(shape, dtype=torch.int16, device="cpu")
+        return self._char_pool(char_ids_WK, tables, winners_WF=winners_WF), winners_WF
+
+    def _char_pool(self, char_ids_WK: Tensor, tables: CharTables, *, winners_WF: Tensor | None) -> Tensor:
+        num_words, num_chars = char_ids_WK.shape
+        _check_windows(num_chars, int(tables.widths.max()))
         lengths_W = torch.empty(num_words, dtype=torch.int64, device="cpu")
         # Written out: a program may have set other defaults than C writes.
         pooled_WF = torch.empty(num_words, tables.bias.shape[0], dtype=torch.float32, device="cpu")
@@ -145,32 +168,60 @@ class Kernels:
             tables.counts.data_ptr(),
             len(tables.widths),
             pooled_WF.data_ptr(),
+            None if winners_WF is None else winners_WF.data_ptr(),
             tables.activation == "tanh",
         )
         if failed:
-            raise _bad_ids(char_ids_WK)
+            found = f"{int(char_ids_WK.min())} to {int(char_ids_WK.max())}"
+            raise InputError(f"character ids go from {found}; expected 0 to {NUM_CHARS}")
         return pooled_WF
 
-    def char_pool_backward(self, char_ids_WK: Tensor, tables: CharTables, grad_WF: Tensor) -> Tensor:
-        """The gradient of ``tables.table``, from that of the filters' strongest answers before bias and activation."""
-        num_words, num_chars = _check_windows(char_ids_WK, tables)
-        lengths_W = torch.empty(num_words, dtype=torch.int64, device="cpu")
+    def char_pool_backward(
+        self, char_ids_WK: Tensor, winners_WF: Tensor, grad_WF: Tensor, tables: CharTables
+    ) -> Tensor:
+        """The gradient of ``tables.table``, from that of the filters' strongest answers before bias and activation.
+
+        ``char_ids_WK`` and ``winners_WF`` are those of `char_pool_learning`, and are not looked at again.
+        """
+        num_words, num_chars = char_ids_WK.shape
+        num_filters = tables.bias.shape[0]
         table_grad = torch.zeros_like(tables.table)
-        failed = self._functions["char_pool_backward"](
+        self._functions["char_pool_backward"](
             _whole(char_ids_WK, num_words, num_chars, dtype=torch.int64),
-            lengths_W.data_ptr(),
+            _whole(winners_WF, num_words, num_filters, dtype=torch.int16),
             num_words,
             num_chars,
-            tables.table.data_ptr(),
             tables.widths.data_ptr(),
             tables.counts.data_ptr(),
             len(tables.widths),
-            _whole(grad_WF, num_words, tables.bias.shape[0]),
+            _whole(grad_WF, num_words, num_filters),
             table_grad.data_ptr(),
         )
-        if failed:
-            raise _bad_ids(char_ids_WK)
         return table_grad
+
+    def highway_forward(self, gate_WF: Tensor, transform_WF: Tensor, inputs_WF: Tensor) -> Tensor:
+        """The mix of a highway's inputs and their transforms, (W, F).
+
+        ``gate_WF`` and ``transform_WF`` come as the products gave them, biases added, and are squashed in place.
+        """
+        mixed_WF = torch.empty_like(inputs_WF)
+        self._functions["highway_forward"](
+            *[_whole(part, *inputs_WF.shape) for part in (gate_WF, transform_WF, inputs_WF, mixed_WF)],
+            inputs_WF.numel(),
+        )
+        return mixed_WF
+
+    def highway_backward(
+        self, grad_WF: Tensor, gate_WF: Tensor, transform_WF: Tensor, inputs_WF: Tensor
+    ) -> HighwayGradients:
+        """From the gradient of a highway's mix to those of what was mixed.
+
+        ``gate_WF`` and ``transform_WF`` are squashed, as ``highway_forward`` leaves them.
+        """
+        found = HighwayGradients(*(torch.empty_like(inputs_WF) for _ in range(3)))
+        parts = grad_WF, gate_WF, transform_WF, inputs_WF, found.gate_WF, found.transform_WF, found.inputs_WF
+        self._functions["highway_backward"](*[_whole(part, *inputs_WF.shape) for part in parts], inputs_WF.numel())
+        return found
 
     def matmul_panels(self, out_bG: Tensor, inputs_bP: Tensor, weight: PanelWeight, *, accumulate: bool) -> None:
         """Write ``inputs . weight^T`` to ``out_bG``, or add it."""
@@ -249,17 +300,11 @@ def open_library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
     return None
 
 
-def _check_windows(char_ids_WK: Tensor, tables: CharTables) -> tuple[int, int]:
-    num_words, num_chars = char_ids_WK.shape
-    widest = int(tables.widths.max())
+def _check_windows(num_chars: int, widest: int) -> None:
     if widest > num_chars:
         raise InputError(f"words of {num_chars} character ids are shorter than the widest filter, {widest}")
-    return num_words, num_chars
-
-
-def _bad_ids(char_ids_WK: Tensor) -> InputError:
-    found = f"{int(char_ids_WK.min())} to {int(char_ids_WK.max())}"
-    return InputError(f"character ids go from {found}; expected 0 to {NUM_CHARS}")
+    if num_chars > LARGEST_WORD:
+        raise InputError(f"words of {num_chars} character ids are too long; expected at most {LARGEST_WORD}")
 
 
 def _rows(tensor: Tensor, num_rows: int, num_columns: int) -> tuple[int, int]:

@@ -1,9 +1,9 @@
 """Weights in the layouts that the kernels read, made once per model.
 
-Shapes: I character ids, E character width; G outputs, P inputs of a matrix.
+Shapes: I character ids, E character width, N filters of one width w, B filters in a block, t places in all blocks;
+G outputs, P inputs of a matrix.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -56,13 +56,9 @@ def build_char_tables(
     ``char_embedding`` is (261, E), without the row of the mask id; ``convs`` are (weight, bias) as in ``nn.Conv1d``.
     """
     embedding_IE = functional.pad(char_embedding.detach().double(), (0, 0, 1, 0))
-    blocks = []
-    for weight, _ in convs:
-        answers = torch.einsum("ie,new->win", embedding_IE, weight.detach().double())
-        answers = functional.pad(answers, (0, -weight.shape[0] % FILTER_BLOCK))
-        blocks.append(answers.unflatten(2, (-1, FILTER_BLOCK)).permute(2, 0, 1, 3).flatten())
+    weights_tEB = torch.cat([_to_blocks(weight.detach().double()) for weight, _ in convs])
     return CharTables(
-        table=torch.cat(blocks).float(),
+        table=torch.matmul(embedding_IE, weights_tEB).float().flatten(),
         bias=torch.cat([bias.detach() for _, bias in convs]).float(),
         widths=torch.tensor([weight.shape[2] for weight, _ in convs], device="cpu"),
         counts=torch.tensor([weight.shape[0] for weight, _ in convs], device="cpu"),
@@ -81,19 +77,25 @@ class ConvGradients:
 def conv_gradients(table_grad: Tensor, char_embedding: Tensor, weights: Sequence[Tensor]) -> ConvGradients:
     """From the gradient of the tables back to the characters' vectors and the filters."""
     embedding_IE = functional.pad(char_embedding.detach(), (0, 0, 1, 0))
-    embedding_grad_IE = torch.zeros_like(embedding_IE)
-    weight_grads, first = [], 0
-    for weight in weights:
-        count, _, width = weight.shape
-        num_blocks = -(-count // FILTER_BLOCK)
-        shape = num_blocks, width, len(embedding_IE), FILTER_BLOCK
-        size = math.prod(shape)
-        answers_grad_winB = table_grad[first : first + size].view(shape).permute(1, 2, 0, 3)
-        answers_grad_win = answers_grad_winB.reshape(width, len(embedding_IE), -1)[:, :, :count]
-        weight_grads.append(torch.einsum("ie,win->new", embedding_IE, answers_grad_win))
-        embedding_grad_IE += torch.einsum("win,new->ie", answers_grad_win, weight.detach())
-        first += size
+    blocks = [_to_blocks(weight.detach()) for weight in weights]
+    grad_tIB = table_grad.view(-1, len(embedding_IE), FILTER_BLOCK)
+    embedding_grad_IE = torch.bmm(grad_tIB, torch.cat(blocks).transpose(1, 2)).sum(dim=0)
+    block_grads = torch.matmul(embedding_IE.t(), grad_tIB).split([len(part) for part in blocks])
+    weight_grads = [_from_blocks(part, weight.shape) for part, weight in zip(block_grads, weights, strict=True)]
     return ConvGradients(embedding_grad_IE[1:], weight_grads)
+
+
+def _to_blocks(weight_NEw: Tensor) -> Tensor:
+    """Filters as tables are laid out: (blocks x places, E, FILTER_BLOCK)."""
+    padded = functional.pad(weight_NEw, (0, 0, 0, 0, 0, -len(weight_NEw) % FILTER_BLOCK))
+    blocks: Tensor = padded.unflatten(0, (-1, FILTER_BLOCK))
+    return blocks.permute(0, 3, 2, 1).flatten(0, 1)
+
+
+def _from_blocks(blocks_tEB: Tensor, shape: torch.Size) -> Tensor:
+    """Filters again as in ``nn.Conv1d``, of this shape."""
+    blocks: Tensor = blocks_tEB.unflatten(0, (-1, shape[2]))
+    return blocks.permute(0, 3, 2, 1).flatten(0, 1)[: shape[0]]
 
 
 def pack_panels(weight_GP: Tensor) -> PanelWeight:

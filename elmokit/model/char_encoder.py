@@ -14,7 +14,8 @@ from torch.nn import functional
 from elmokit.config import NUM_CHARS, PAD_CHAR, CharEncoderConfig
 from elmokit.kernels import Kernels
 from elmokit.model.char_pool import TablePool
-from elmokit.model.products import ReadyProducts, exact_product, kernels_for
+from elmokit.model.highway import Highway
+from elmokit.model.products import ReadyProducts, apply_linear, kernels_for
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 BUCKET = 4  # words are grouped by length in steps of this many characters
@@ -57,7 +58,7 @@ class CharEncoder(nn.Module):
         """Return the token vectors, (W, P), of words whose characters have been pooled."""
         for highway in self.highways:
             pooled_WF = highway(pooled_WF)
-        return pooled_WF if self.projection is None else _linear(self.projection, pooled_WF, self._ready)
+        return pooled_WF if self.projection is None else apply_linear(self.projection, pooled_WF, self._ready)
 
     def pack_weights(self) -> None:
         """From now on, run with packed weights wherever no gradient is asked for."""
@@ -108,37 +109,3 @@ class CharEncoder(nn.Module):
             words = (bucket_W == bucket).nonzero().squeeze(1)
             for part in words.split(WORDS_AT_ONCE):
                 yield part, min(bucket * BUCKET + widest, max_chars)
-
-
-class Highway(nn.Module):
-    """A gated mix of a layer's input and its transform.
-
-    The gate opens the *transform*; bilm-tf names the same weights "carry".
-    """
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.gate = nn.Linear(dim, dim)
-        self.transform = nn.Linear(dim, dim)
-        for linear in (self.gate, self.transform):
-            nn.init.normal_(linear.weight, std=math.sqrt(1.0 / dim))
-            nn.init.zeros_(linear.bias)
-        nn.init.constant_(self.gate.bias, -2.0)  # starts near the identity
-        self.ready = ReadyProducts()
-
-    def forward(self, inputs_WF: Tensor) -> Tensor:
-        """Return the mix, (W, F)."""
-        gate_WF = torch.sigmoid(_linear(self.gate, inputs_WF, self.ready, name="gate"))
-        transform_WF = torch.relu(_linear(self.transform, inputs_WF, self.ready, name="transform"))
-        return torch.lerp(inputs_WF, transform_WF, gate_WF)
-
-
-def _linear(linear: nn.Linear, inputs_WF: Tensor, ready: ReadyProducts, *, name: str = "") -> Tensor:
-    """The layer's outputs. With packed weights a word's do not depend, to the last bit, on the words beside it."""
-    learns = inputs_WF.requires_grad or linear.weight.requires_grad or linear.bias.requires_grad
-    if torch.is_grad_enabled() and learns:
-        outputs: Tensor = linear(inputs_WF)
-        return outputs.to(inputs_WF.dtype)  # under autocast only the product is in fewer bits
-    out_WF = linear.bias.detach().repeat(len(inputs_WF), 1)
-    ready.get(name, linear.weight, exact_product).add_to(out_WF, inputs_WF)
-    return out_WF

@@ -31,19 +31,19 @@ class TablePool(torch.autograd.Function):
         """``convs`` are the filters of every width, then their biases."""
         weights, biases = convs[: len(convs) // 2], convs[len(convs) // 2 :]
         tables = build_char_tables(char_embedding, list(zip(weights, biases, strict=True)), activation=activation)
-        pooled_WF = kernels.char_pool(char_ids_WC, tables)
+        pooled_WF, winners_WF = kernels.char_pool_learning(char_ids_WC, tables)
         ctx.kernels, ctx.tables, ctx.counts = kernels, tables, [len(bias) for bias in biases]
-        ctx.save_for_backward(char_ids_WC, pooled_WF, char_embedding, *weights)
+        ctx.save_for_backward(char_ids_WC, winners_WF, pooled_WF, char_embedding, *weights)
         return pooled_WF
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, pooled_grad_WF: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of the characters' vectors, the filters and their biases."""
-        char_ids_WC, pooled_WF, char_embedding, *weights = ctx.saved_tensors
+        char_ids_WC, winners_WF, pooled_WF, char_embedding, *weights = ctx.saved_tensors
         slope_WF = (pooled_WF > 0) if ctx.tables.activation == "relu" else 1 - pooled_WF * pooled_WF
         answer_grad_WF = (pooled_grad_WF * slope_WF).contiguous()
-        table_grad = ctx.kernels.char_pool_backward(char_ids_WC, ctx.tables, answer_grad_WF)
+        table_grad = ctx.kernels.char_pool_backward(char_ids_WC, winners_WF, answer_grad_WF, ctx.tables)
         found = conv_gradients(table_grad, char_embedding, weights)
         bias_grads = answer_grad_WF.sum(dim=0).split(ctx.counts)
         return None, None, None, found.char_embedding, *found.weights, *bias_grads

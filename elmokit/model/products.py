@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmokit.kernels import Kernels, load, pack_panels, quantise, round_to_int8
 
@@ -115,6 +115,24 @@ def exact_product(weight_GP: Tensor) -> Product:
     """The fastest product with the weights as they are now."""
     kernels = kernels_for(weight_GP)
     return TorchProduct(weight_GP) if kernels is None else PanelProduct(weight_GP, kernels)
+
+
+def apply_linear(linear: nn.Linear, inputs_bP: Tensor, ready: ReadyProducts, *, name: str = "") -> Tensor:
+    """The layer's outputs, (b, G).
+
+    With packed weights a row's do not depend, to the last bit, on the rows beside it.
+    """
+    if learns(inputs_bP, linear.weight, linear.bias):
+        outputs: Tensor = linear(inputs_bP)
+        return outputs.to(inputs_bP.dtype)  # under autocast only the product is in fewer bits
+    out_bG = linear.bias.detach().repeat(len(inputs_bP), 1)
+    ready.get(name, linear.weight, exact_product).add_to(out_bG, inputs_bP)
+    return out_bG
+
+
+def learns(*tensors: Tensor) -> bool:
+    """Whether a gradient is asked for of any of them."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def rounded_product(weight_GP: Tensor) -> Product:

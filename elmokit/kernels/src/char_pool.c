@@ -39,19 +39,27 @@ INLINE void answer_window(const float *table, long width, const int64_t *ids, ve
     }
 }
 
-/* Every filter's strongest answer among one or more windows; NaN if one of them is, which the sum remembers. */
-INLINE void strongest(const float *table, long width, const int64_t *ids, long num_windows, float *best) {
+/* Every filter's strongest answer among one or more windows; NaN if one of them is, which the sum remembers. Unless
+ * winners is NULL, it gets the window of that answer, the first of equals. */
+INLINE void strongest(const float *table, long width, const int64_t *ids, long num_windows, float *best,
+                      int32_t *winners) {
     vec top[VECTORS], sum[VECTORS], answer[VECTORS];
+    ivec winner[VECTORS];
     answer_window(table, width, ids, top);
-    UNROLL for (int v = 0; v < VECTORS; v++) sum[v] = top[v];
+    UNROLL for (int v = 0; v < VECTORS; v++) sum[v] = top[v], winner[v] = (ivec){0};
     for (long window = 1; window < num_windows; window++) {
         answer_window(table, width, ids + window, answer);
         UNROLL for (int v = 0; v < VECTORS; v++) {
+            if (winners) {
+                const ivec won = answer[v] > top[v];
+                winner[v] = (winner[v] & ~won) | (((ivec){0} + (int32_t)window) & won);
+            }
             top[v] = larger(top[v], answer[v]);
             sum[v] += answer[v];
         }
     }
     UNROLL for (int v = 0; v < VECTORS; v++) store(best + v * LANES, choose(sum[v] != sum[v], sum[v], top[v]));
+    if (winners) memcpy(winners, winner, sizeof winner);
 }
 
 INLINE void finish(const float *best, const float *bias, float *pooled, int use_tanh, long count) {
@@ -60,15 +68,18 @@ INLINE void finish(const float *best, const float *bias, float *pooled, int use_
 }
 
 /* One block of filters for all words. */
-static void pool_block(const float *table, const float *bias, long width, long count, const int64_t *char_ids,
-                       const int64_t *lengths, long num_words, long num_chars, float *pooled, long num_filters,
-                       int use_tanh) {
+INLINE void pool_block(const float *table, const float *bias, long width, long count, const int64_t *char_ids,
+                       const int64_t *lengths, long num_words, long num_chars, float *pooled, int16_t *winners,
+                       long num_filters, int use_tanh) {
     const long num_fitting = num_chars - width + 1;
     for (long word = 0; word < num_words; word++) {
         /* All windows that lie wholly in the padding are alike: one of them is enough. */
         const long num_windows = lengths[word] + 1 < num_fitting ? lengths[word] + 1 : num_fitting;
         float best[BLOCK];
-        strongest(table, width, char_ids + word * num_chars, num_windows, best);
+        int32_t where[BLOCK];
+        strongest(table, width, char_ids + word * num_chars, num_windows, best, winners ? where : NULL);
+        if (winners)
+            for (long f = 0; f < count; f++) winners[word * num_filters + f] = (int16_t)where[f];
         float *to = pooled + word * num_filters;
         long f = 0;
         for (; f + LANES <= count; f += LANES) finish(best + f, bias + f, to + f, use_tanh, LANES);
@@ -76,75 +87,58 @@ static void pool_block(const float *table, const float *bias, long width, long c
     }
 }
 
-/* The window in which each filter of a block answers strongest, the first of equals. */
-INLINE void find_winners(const float *table, long width, const int64_t *ids, long num_windows, int32_t *winners) {
-    vec top[VECTORS], answer[VECTORS];
-    ivec winner[VECTORS];
-    answer_window(table, width, ids, top);
-    UNROLL for (int v = 0; v < VECTORS; v++) winner[v] = (ivec){0};
-    for (long window = 1; window < num_windows; window++) {
-        answer_window(table, width, ids + window, answer);
-        UNROLL for (int v = 0; v < VECTORS; v++) {
-            const ivec won = answer[v] > top[v];
-            top[v] = choose(won, answer[v], top[v]);
-            winner[v] = (winner[v] & ~won) | (((ivec){0} + (int32_t)window) & won);
-        }
-    }
-    memcpy(winners, winner, sizeof winner);
-}
-
 /* One block of filters for all words: add each filter's gradient to what it looked up in its strongest window. */
-static void spread_block(const float *table, long width, long count, const int64_t *char_ids, const int64_t *lengths,
-                         long num_words, long num_chars, const float *grad, long num_filters, float *table_grad) {
-    const long num_fitting = num_chars - width + 1;
+static void spread_block(long width, long count, const int64_t *char_ids, const int16_t *winners, long num_words,
+                         long num_chars, const float *grad, long num_filters, float *table_grad) {
     for (long word = 0; word < num_words; word++) {
-        const long num_windows = lengths[word] + 1 < num_fitting ? lengths[word] + 1 : num_fitting;
         const int64_t *ids = char_ids + word * num_chars;
-        int32_t winners[BLOCK];
-        find_winners(table, width, ids, num_windows, winners);
         for (long f = 0; f < count; f++) {
             const float share = grad[word * num_filters + f];
             if (share == 0) continue; /* half of all answers are below zero, where relu stops the gradient */
-            const int64_t *window = ids + winners[f];
+            const int64_t *window = ids + winners[word * num_filters + f];
             for (long position = 0; position < width; position++)
                 table_grad[(position * NUM_IDS + window[position]) * BLOCK + f] += share;
         }
     }
 }
 
-/* From the gradient of the answers before bias and activation to that of the tables, which is added to table_grad. */
-EXPORT int KERNEL(char_pool_backward)(const int64_t *char_ids, int64_t *lengths, long num_words, long num_chars,
-                                      const float *table, const int64_t *widths, const int64_t *counts,
-                                      long num_banks, const float *grad, float *table_grad) {
-    if (!measure_words(char_ids, lengths, num_words, num_chars)) return 1;
+/* From the gradient of the answers before bias and activation to that of the tables, which is added to table_grad.
+ * char_ids and winners are those of the way forward, which has looked at them. */
+EXPORT void KERNEL(char_pool_backward)(const int64_t *char_ids, const int16_t *winners, long num_words, long num_chars,
+                                       const int64_t *widths, const int64_t *counts, long num_banks, const float *grad,
+                                       float *table_grad) {
     const long num_filters = total(counts, num_banks);
     for (long bank = 0; bank < num_banks; bank++) {
         for (long first = 0; first < counts[bank]; first += BLOCK) {
             const long left = counts[bank] - first, count = left < BLOCK ? left : BLOCK;
-            spread_block(table, widths[bank], count, char_ids, lengths, num_words, num_chars, grad, num_filters,
-                         table_grad);
-            table += widths[bank] * NUM_IDS * BLOCK;
+            spread_block(widths[bank], count, char_ids, winners, num_words, num_chars, grad, num_filters, table_grad);
             table_grad += widths[bank] * NUM_IDS * BLOCK;
             grad += count;
+            winners += count;
         }
     }
-    return 0;
 }
 
-/* lengths is room for one number a word. Returns 1, with nothing pooled, if an id has no row in the tables. */
+/* lengths is room for one number a word. winners gets the window of each filter's strongest answer, or is NULL.
+ * Returns 1, with nothing pooled, if an id has no row in the tables. */
 EXPORT int KERNEL(char_pool)(const int64_t *char_ids, int64_t *lengths, long num_words, long num_chars,
                              const float *table, const float *bias, const int64_t *widths, const int64_t *counts,
-                             long num_banks, float *pooled, int use_tanh) {
+                             long num_banks, float *pooled, int16_t *winners, int use_tanh) {
     if (!measure_words(char_ids, lengths, num_words, num_chars)) return 1;
     const long num_filters = total(counts, num_banks);
     for (long bank = 0; bank < num_banks; bank++) {
         for (long first = 0; first < counts[bank]; first += BLOCK) {
             const long left = counts[bank] - first, count = left < BLOCK ? left : BLOCK;
-            pool_block(table, bias, widths[bank], count, char_ids, lengths, num_words, num_chars, pooled, num_filters,
-                       use_tanh);
+            if (winners)
+                pool_block(table, bias, widths[bank], count, char_ids, lengths, num_words, num_chars, pooled, winners,
+                           num_filters, use_tanh);
+            else
+                pool_block(table, bias, widths[bank], count, char_ids, lengths, num_words, num_chars, pooled, NULL,
+                           num_filters, use_tanh);
             table += widths[bank] * NUM_IDS * BLOCK;
             bias += count;
             pooled += count;
+            if (winners) winners += count;
         }
     }
     return 0;

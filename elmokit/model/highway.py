@@ -1,0 +1,91 @@
+"""A gated mix of a layer's input and its transform, which takes most of a character encoder's time.
+
+While it learns on a CPU, what lies between its products is one pass over memory forward and one backward.
+
+Shapes: W words, F width.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from elmokit.kernels import Kernels
+from elmokit.model.products import ReadyProducts, apply_linear, kernels_for, learns
+
+
+class Highway(nn.Module):
+    """A gated mix of a layer's input and its transform.
+
+    The gate opens the *transform*; bilm-tf names the same weights "carry".
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(dim, dim)
+        self.transform = nn.Linear(dim, dim)
+        for linear in (self.gate, self.transform):
+            nn.init.normal_(linear.weight, std=math.sqrt(1.0 / dim))
+            nn.init.zeros_(linear.bias)
+        nn.init.constant_(self.gate.bias, -2.0)  # starts near the identity
+        self.ready = ReadyProducts()
+
+    def forward(self, inputs_WF: Tensor) -> Tensor:
+        """Return the mix, (W, F)."""
+        kernels = None if torch.is_autocast_enabled(inputs_WF.device.type) else kernels_for(inputs_WF)
+        weights = self.gate.weight, self.gate.bias, self.transform.weight, self.transform.bias
+        if kernels is not None and learns(inputs_WF, *weights):
+            mixed_WF: Tensor = _LearningMix.apply(kernels, inputs_WF.contiguous(), *weights)  # type: ignore[no-untyped-call]
+            return mixed_WF
+        gate_WF = apply_linear(self.gate, inputs_WF, self.ready, name="gate")
+        transform_WF = apply_linear(self.transform, inputs_WF, self.ready, name="transform")
+        if kernels is not None:
+            return kernels.highway_forward(gate_WF, transform_WF, inputs_WF.contiguous())
+        return torch.lerp(inputs_WF, torch.relu(transform_WF), torch.sigmoid(gate_WF))
+
+
+class _LearningMix(torch.autograd.Function):
+    """The mix by the kernels, and its backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        kernels: Kernels,
+        inputs_WF: Tensor,
+        gate_weight: Tensor,
+        gate_bias: Tensor,
+        transform_weight: Tensor,
+        transform_bias: Tensor,
+    ) -> Tensor:
+        gate_WF = torch.addmm(gate_bias, inputs_WF, gate_weight.t())
+        transform_WF = torch.addmm(transform_bias, inputs_WF, transform_weight.t())
+        mixed_WF = kernels.highway_forward(gate_WF, transform_WF, inputs_WF)
+        ctx.kernels = kernels
+        ctx.save_for_backward(gate_WF, transform_WF, inputs_WF, gate_weight, transform_weight)
+        return mixed_WF
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, mixed_grad_WF: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of inputs, weights and biases."""
+        gate_WF, transform_WF, inputs_WF, gate_weight, transform_weight = ctx.saved_tensors
+        found = ctx.kernels.highway_backward(mixed_grad_WF.contiguous(), gate_WF, transform_WF, inputs_WF)
+        inputs_grad_WF = None
+        if ctx.needs_input_grad[1]:
+            inputs_grad_WF = found.inputs_WF.addmm_(found.gate_WF, gate_weight).addmm_(
+                found.transform_WF, transform_weight
+            )
+        weight_grads = [
+            grad_WF.t() @ inputs_WF if needed else None
+            for grad_WF, needed in zip((found.gate_WF, found.transform_WF), ctx.needs_input_grad[2::2], strict=True)
+        ]
+        return (
+            None,
+            inputs_grad_WF,
+            weight_grads[0],
+            found.gate_WF.sum(dim=0),
+            weight_grads[1],
+            found.transform_WF.sum(dim=0),
+        )
