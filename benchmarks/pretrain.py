@@ -288,6 +288,7 @@ def shares(label: str, size: Size, ours: Ours, batch: TrainingBatch, rounds: int
         run.outputs[-1].backward(torch.ones_like(run.outputs[-1]))
 
     def lstms() -> None:
+        bilm.zero_grad()  # a step does not add to the gradients of the last one
         if executor is None:
             for part in parts:
                 read(*part)
@@ -296,6 +297,7 @@ def shares(label: str, size: Size, ours: Ours, batch: TrainingBatch, rounds: int
                 future.result()
 
     def encoder() -> None:
+        bilm.zero_grad()
         vectors = bilm.encode_tokens(batch.char_ids_WC)
         vectors.backward(torch.ones_like(vectors))
 
