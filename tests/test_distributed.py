@@ -18,7 +18,7 @@ from processes import finish, run_alone, started, with_text
 from toy import toy_recipe
 
 from elmokit.errors import ConfigError
-from elmokit.pretrain import distributed, perplexity, run
+from elmokit.pretrain import distributed, perplexity, pretraining, run
 from elmokit.pretrain.checkpoint import Checkpoint, checkpoints, load_newest
 from elmokit.pretrain.distributed import World
 from elmokit.pretrain.recipe import Recipe
@@ -114,6 +114,24 @@ def slow_look(rank: int) -> None:
         slow_down(perplexity, "read_contexts")
 
 
+def slow_preparation(rank: int) -> None:
+    shorten_patience()
+    if rank == 0:
+        slow_down(pretraining, "prepare_corpus")
+
+
+def slow_start(rank: int) -> None:
+    shorten_patience()
+    if rank == 1:
+        slow_down(run, "load_newest")
+
+
+def slow_end(rank: int) -> None:
+    shorten_patience()
+    if rank == 0:
+        slow_down(pretraining, "_finish")
+
+
 def shorten_patience() -> None:
     distributed.PATIENCE, distributed.BEAT = timedelta(seconds=2), 0.5
 
@@ -129,7 +147,7 @@ def slow_down(module: ModuleType, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [slow_disk, slow_look])
+@pytest.mark.parametrize("change", [slow_disk, slow_look, slow_preparation, slow_start, slow_end])
 def test_a_process_that_is_only_slow_is_waited_for(tmp_path: Path, change: Callable[[int], None]) -> None:
     recipe = recipe_for(tmp_path, steps=4)
     training = recipe.training.model_copy(update={"checkpoint_every": 2, "evaluate_every": 3})
@@ -138,17 +156,45 @@ def test_a_process_that_is_only_slow_is_waited_for(tmp_path: Path, change: Calla
     assert newest(tmp_path / "run").step == 4
 
 
-def stop_for_good(rank: int) -> None:
+def hang(*_args: Any, **_options: Any) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def hang_in_a_look(rank: int) -> None:
     shorten_patience()
     if rank == 1:
-        perplexity.read_contexts = lambda *_args, **_options: os.kill(os.getpid(), signal.SIGSTOP)
+        perplexity.read_contexts = hang
+
+
+def hang_in_preparation(rank: int) -> None:
+    shorten_patience()
+    if rank == 0:
+        pretraining.prepare_corpus = hang
+
+
+def hang_as_it_goes_on(rank: int) -> None:
+    shorten_patience()
+    if rank == 1:
+        run.load_newest = hang
+
+
+def hang_in_the_last_save(rank: int) -> None:
+    shorten_patience()
+    if rank == 0:
+        pretraining._finish = hang
 
 
 @pytest.mark.slow
-def test_a_process_that_hangs_in_a_look_is_noticed(tmp_path: Path) -> None:
-    with started(recipe_for(tmp_path, steps=30), tmp_path / "run", num_processes=2, change=stop_for_good) as processes:
-        processes[0].join(30)
-        assert processes[0].exitcode == 1
+@pytest.mark.parametrize(
+    ("change", "hurt"),
+    [(hang_in_a_look, 1), (hang_in_preparation, 0), (hang_as_it_goes_on, 1), (hang_in_the_last_save, 0)],
+)
+def test_a_process_that_hangs_is_noticed_wherever_it_does(
+    tmp_path: Path, change: Callable[[int], None], hurt: int
+) -> None:
+    with started(recipe_for(tmp_path, steps=30), tmp_path / "run", num_processes=2, change=change) as processes:
+        processes[1 - hurt].join(40)
+        assert processes[1 - hurt].exitcode == 1
 
 
 @pytest.mark.slow

@@ -27,7 +27,6 @@ from elmokit.pretrain.optimizer import RowGradients
 # the one that hangs, and all together must stay below a minute.
 PATIENCE = timedelta(seconds=25)
 JOIN_PATIENCE = timedelta(minutes=10)  # for those that start later, from a slow disk say
-LONG_PATIENCE = timedelta(days=2)  # where one process works and the others know it: text is being prepared
 BEAT = 5.0  # seconds after which a process that works alone tells the others that it lives
 
 Found = TypeVar("Found")
@@ -41,7 +40,6 @@ class World:
     size: int
     device: torch.device
     steps: dist.ProcessGroup | None = None  # for what every step sends; None if there is nobody to talk to
-    waiting: dist.ProcessGroup | None = None  # for long waits
     beating: dist.ProcessGroup | None = None  # for waits in which the others are heard
 
     @property
@@ -52,7 +50,10 @@ class World:
     def rows(self, num_rows: int) -> range:
         """The rows of a batch that this process reads."""
         if num_rows % self.size:
-            raise ConfigError(f"{num_rows} rows (training.num_rows) do not divide among {self.size} processes")
+            raise ConfigError(
+                f"{num_rows} rows (training.num_rows) do not divide among {self.size} processes; "
+                "start another number of them, or choose other rows before the run begins"
+            )
         share = num_rows // self.size
         return range(self.rank * share, (self.rank + 1) * share)
 
@@ -77,19 +78,11 @@ def join_world() -> Iterator[World]:
         dist.init_process_group(backend, timeout=JOIN_PATIENCE, device_id=device_id)
         steps = dist.new_group(timeout=PATIENCE)
         # Always gloo: nccl has no wait that leaves the GPU alone.
-        waiting = dist.new_group(backend="gloo", timeout=LONG_PATIENCE)
         beating = dist.new_group(backend="gloo", timeout=PATIENCE)
     try:
-        yield World(rank, size, device, steps, waiting, beating)
+        yield World(rank, size, device, steps, beating)
     finally:
         dist.destroy_process_group()
-
-
-def wait_for_all(world: World) -> None:
-    """Go on when every process is here, however long one of them works before."""
-    if world.waiting is not None:
-        with _together():
-            dist.barrier(group=world.waiting)
 
 
 def wait_in_touch(is_ready: Callable[[float], bool], world: World) -> None:
@@ -129,6 +122,11 @@ def work_in_touch(work: Callable[[], Found], world: World) -> Found:
     threading.Thread(target=run, daemon=True).start()
     wait_in_touch(is_done, world)
     return working.result()
+
+
+def let_first(work: Callable[[], object], world: World) -> None:
+    """Let the first process do what only one may do; all go on when it is done, and stay in touch until then."""
+    work_in_touch(work if world.is_first else lambda: None, world)
 
 
 @contextmanager

@@ -24,13 +24,13 @@ from typing import Any
 import torch
 
 from elmokit.atomic import remove_leftovers, write_json
-from elmokit.config import BiLMConfig, FrozenConfig
+from elmokit.config import FrozenConfig
 from elmokit.errors import ConfigError, InputError, OutputError
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import Softmax
 from elmokit.pretrain.checkpoint import load_newest, newest_facts
 from elmokit.pretrain.claim import claimed
-from elmokit.pretrain.distributed import World, wait_for_all
+from elmokit.pretrain.distributed import World, let_first, work_in_touch
 from elmokit.pretrain.origin import check_origin
 from elmokit.pretrain.perplexity import held_out_look
 from elmokit.pretrain.pretraining import find_texts, find_vocab, preparation_of, warn_of_cut_words
@@ -116,22 +116,17 @@ def finetune(
     is_new = not has_softmax(source)
     _check(settings, output, is_new=is_new)
     settings = _with_softmax(settings)
-    begun = {}
-    if world.is_first:
-        epochs = (settings.softmax_epochs or ONE_EPOCH.epochs) if is_new else None
-        begun = {"source": file_hashes(source), "softmax_epochs": epochs}
     with claimed(work, world):
         world.rows(settings.training.num_rows)  # refuses what does not divide before text is prepared
-        if world.is_first:
-            remove_leftovers(work)
-            _note_begin(work, begun)
-        begin = _load(source, data, settings, work, partial(_prepare, data, work, world, num_workers, prepare_progress))
+        softmax_epochs = (settings.softmax_epochs or ONE_EPOCH.epochs) if is_new else None
+        let_first(partial(_note_begin, work, source, softmax_epochs), world)
+        config = work_in_touch(lambda: load_saved(source).config, world)
+        max_chars = config.char_encoder.max_chars
+        let_first(partial(_prepare, data, work, max_chars, num_workers, prepare_progress), world)
+        begin = work_in_touch(partial(_load, source, data, settings, work), world)
         found = _tune(begin, settings, work, world, report, stop)
-        if found.is_finished and world.is_first:
-            name = Path(source[1] if isinstance(source, tuple) else source).resolve().name
-            description = f"Fine-tuned from {name} on {begin.corpus.num_tokens:,} tokens of text."
-            save_language_model(begin.model, begin.vocab, output, options=begin.options, description=description)
-        wait_for_all(world)
+        if found.is_finished:
+            let_first(partial(_save, source, begin, output), world)
     if found.is_finished and world.is_first:
         shutil.rmtree(work, ignore_errors=True)  # the model is saved; some disks keep files that are mapped
     return found
@@ -142,14 +137,11 @@ def _tune(
 ) -> Finetuned:
     """Learn; the model of ``begin`` is changed in place."""
     if begin.is_new:
-        first = _trainer(begin, settings, world, only_softmax=True)
+        first = work_in_touch(partial(_trainer, begin, settings, world, only_softmax=True), world)
         _run(first, work / SOFTMAX_RUN, look=None, report=report, stop=stop)
         if not first.is_over:
             return Finetuned(is_finished=False, num_steps=first.step, before=None, after=None)
-    trainer = _trainer(begin, settings, world, only_softmax=False)
-    if settings.run_dir is not None:
-        _load_sums(trainer, settings.run_dir)
-    wait_for_all(world)  # some have loaded the model sooner than others
+    trainer = work_in_touch(partial(_trainer, begin, settings, world, only_softmax=False), world)
     before = begin.look(trainer) if begin.look else None
     after = _run(trainer, work / MODEL_RUN, look=begin.look, report=report, stop=stop)
     if not trainer.is_over:
@@ -157,6 +149,12 @@ def _tune(
     if after is None and begin.look:  # the last step was made by an earlier call
         after = begin.look(trainer)
     return Finetuned(is_finished=True, num_steps=trainer.step, before=before, after=after)
+
+
+def _save(source: Source, begin: _Begin, output: Path) -> None:
+    name = Path(source[1] if isinstance(source, tuple) else source).resolve().name
+    description = f"Fine-tuned from {name} on {begin.corpus.num_tokens:,} tokens of text."
+    save_language_model(begin.model, begin.vocab, output, options=begin.options, description=description)
 
 
 def work_folder(output: Path) -> Path:
@@ -170,7 +168,10 @@ def _trainer(begin: _Begin, settings: FinetuneSettings, world: World, *, only_so
         epochs = settings.softmax_epochs or ONE_EPOCH.epochs
         training = training.model_copy(update={"epochs": epochs, "steps": None, "hours": None})
     recipe = Recipe(model=begin.model.bilm.config, softmax=settings.softmax or SoftmaxSettings(), training=training)
-    return Trainer(recipe, begin.corpus, begin.vocab, world=world, model=begin.model, frozen_bilm=only_softmax)
+    trainer = Trainer(recipe, begin.corpus, begin.vocab, world=world, model=begin.model, frozen_bilm=only_softmax)
+    if settings.run_dir is not None and not only_softmax:
+        _load_sums(trainer, settings.run_dir)
+    return trainer
 
 
 def _run(
@@ -213,9 +214,10 @@ def _with_softmax(settings: FinetuneSettings) -> FinetuneSettings:
     return settings.model_copy(update={"softmax": softmax})
 
 
-def _note_begin(work: Path, begun: dict[str, Any]) -> None:
+def _note_begin(work: Path, source: Source, softmax_epochs: float | None) -> None:
     """Write down what the work begins with, or find that it goes on with the same."""
-    note = work / BEGUN
+    remove_leftovers(work)
+    note, begun = work / BEGUN, {"source": file_hashes(source), "softmax_epochs": softmax_epochs}
     has_learned = any(newest_facts(work / run / CHECKPOINTS) is not None for run in (SOFTMAX_RUN, MODEL_RUN))
     if not has_learned or not note.exists():
         write_json(note, begun)
@@ -226,31 +228,17 @@ def _note_begin(work: Path, begun: dict[str, Any]) -> None:
             f"{work}: holds the unfinished tuning of another model; "
             "delete it, name another output, or give the model that it began with"
         )
-    if before["softmax_epochs"] != begun["softmax_epochs"]:
+    if before["softmax_epochs"] != softmax_epochs:
         raise ConfigError(
             f"{work}: its tuning began with {before['softmax_epochs']} epochs of the new output layer alone, not "
-            f"{begun['softmax_epochs']}; give the same softmax_epochs (--softmax-epochs), or delete it"
+            f"{softmax_epochs}; give the same softmax_epochs (--softmax-epochs), or delete it"
         )
 
 
 def _prepare(
-    data: DataSettings,
-    work: Path,
-    world: World,
-    num_workers: int,
-    progress: Callable[[int], None] | None,
-    config: BiLMConfig,
-) -> Corpus:
-    """The text; the first process prepares it, and the held-out text. Another text than the work's is refused."""
-    if world.is_first:
-        _prepare_texts(data, work, config.char_encoder.max_chars, num_workers, progress)
-    wait_for_all(world)
-    return Corpus.open(work / CORPUS)
-
-
-def _prepare_texts(
     data: DataSettings, work: Path, max_chars: int, num_workers: int, progress: Callable[[int], None] | None
 ) -> None:
+    """Prepare the text, and the held-out text. Another text than the work's is refused."""
     facts = newest_facts(work / MODEL_RUN / CHECKPOINTS) or newest_facts(work / SOFTMAX_RUN / CHECKPOINTS)
 
     def check(fingerprint: str) -> None:  # before anything is replaced
@@ -264,21 +252,14 @@ def _prepare_texts(
         prepare(heldout, work / HELDOUT)
 
 
-def _load(
-    source: Source,
-    data: DataSettings,
-    settings: FinetuneSettings,
-    work: Path,
-    prepare: Callable[[BiLMConfig], Corpus],
-) -> _Begin:
+def _load(source: Source, data: DataSettings, settings: FinetuneSettings, work: Path) -> _Begin:
+    corpus = Corpus.open(work / CORPUS)
     if has_softmax(source):
         assert not isinstance(source, tuple)
         loaded = load_language_model(source)
-        corpus = prepare(loaded.model.bilm.config)
         model, vocab, options = loaded.model, loaded.vocab, loaded.options
     else:
         saved = load_saved(source)
-        corpus = prepare(saved.config)
         vocab = find_vocab(settings.new_vocab or VocabSettings(), corpus)
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(settings.training.seed)

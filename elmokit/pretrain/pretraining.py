@@ -28,7 +28,7 @@ from elmokit.errors import ConfigError, ElmokitWarning
 from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.checkpoint import newest_facts
 from elmokit.pretrain.claim import claimed
-from elmokit.pretrain.distributed import join_world, wait_for_all
+from elmokit.pretrain.distributed import join_world, let_first, work_in_touch
 from elmokit.pretrain.event_log import curve_values, curves
 from elmokit.pretrain.origin import Origin, check_origin, recipe_origin
 from elmokit.pretrain.perplexity import held_out_look
@@ -67,11 +67,11 @@ def pretrain(
     run_dir = Path(run_dir)
     with join_world() as world, claimed(run_dir, world):
         world.rows(recipe.training.num_rows)  # refuses what does not divide before hours of preparation
-        if world.is_first:
-            _prepare(recipe, run_dir, world.device, num_workers=num_workers, progress=prepare_progress)
-        wait_for_all(world)
+        prepare = partial(_prepare, recipe, run_dir, world.device, num_workers=num_workers, progress=prepare_progress)
+        let_first(prepare, world)
         vocab = read_vocab(run_dir / VOCAB)
-        trainer = Trainer(recipe, Corpus.open(run_dir / TEXT), vocab, world=world)
+        make = partial(Trainer, recipe, Corpus.open(run_dir / TEXT), vocab, world=world)
+        trainer = work_in_touch(make, world)
         look = None
         if recipe.data.heldout:
             heldout = Corpus.open(run_dir / HELDOUT)
@@ -95,9 +95,7 @@ def pretrain(
             write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
         if not trainer.is_over:
             return None
-        if world.is_first:
-            _finish(trainer, run_dir)
-        wait_for_all(world)
+        let_first(partial(_finish, trainer, run_dir), world)
     return run_dir / MODEL
 
 

@@ -17,7 +17,7 @@ from elmokit.atomic import atomic_file, explained, remove_leftovers
 from elmokit.errors import WeightsError
 from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.checkpoint import Checkpoint, Writer, load_newest, save_checkpoint
-from elmokit.pretrain.distributed import sum_over_processes, wait_for_all, wait_in_touch
+from elmokit.pretrain.distributed import let_first, sum_over_processes, wait_in_touch, work_in_touch
 from elmokit.pretrain.trainer import StepLoss, Trainer, direction_threads
 
 LOG_EVERY = 20  # steps that a line of the log is the mean of
@@ -165,13 +165,8 @@ def _must_end(trainer: Trainer) -> bool:
 def _go_on(trainer: Trainer, folder: Path) -> list[tuple[StepLoss, float]]:
     """Restore the trainer from the newest checkpoint, if there is one; return the steps that the log has not yet."""
     world = trainer.world
-    if world.is_first and folder.is_dir():
-        remove_leftovers(folder)
-    wait_for_all(world)
-    newest = load_newest(folder)
-    if newest is not None:
-        trainer.restore(newest)
-    wait_for_all(world)  # some disks are slower than others
+    let_first(lambda: remove_leftovers(folder) if folder.is_dir() else None, world)
+    newest = work_in_touch(partial(_restore_newest, trainer, folder), world)  # some disks are slower than others
     everyones = sum_over_processes(torch.tensor([trainer.step], device=world.device), world)
     if int(everyones) != world.size * trainer.step:
         raise WeightsError(
@@ -180,6 +175,13 @@ def _go_on(trainer: Trainer, folder: Path) -> list[tuple[StepLoss, float]]:
         )
     pending: list[Any] = [] if newest is None else newest.facts["unlogged"]
     return [(StepLoss(**loss), took) for loss, took in pending]
+
+
+def _restore_newest(trainer: Trainer, folder: Path) -> Checkpoint | None:
+    newest = load_newest(folder)
+    if newest is not None:
+        trainer.restore(newest)
+    return newest
 
 
 def _plan(trainer: Trainer) -> RunPlan:
