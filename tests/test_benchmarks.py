@@ -165,3 +165,10 @@ def test_int8_accuracy_is_a_command_of_its_own(published_model, text_path):
     shown = run("int8_accuracy.py", published_model.options_path.parent, text_path, "--sentences", 5)
     assert "mean cosine" in shown
     assert "5 sentences" in shown
+
+
+@pytest.mark.long
+def test_the_benchmark_of_training_runs_and_both_sides_agree(text_path):
+    printed = run("pretrain.py", text_path, "--size", "tiny", "--rounds", "1")
+    for row in ("tokens per CPU-second", "LSTMs, share of the GEMM rate", "ms, softmax, clip, optimiser"):
+        assert row in printed

@@ -266,6 +266,15 @@ def test_an_ensemble_decides_by_all_its_models(home, capfd):
     assert together == pytest.approx({name: (first[name] + second[name]) / 2 for name in first})
 
 
+@pytest.mark.parametrize("other", ["coref", "snli", "squad", "srl", "sst"])
+def test_data_of_another_task_is_refused_with_the_models_own(home, capfd, other):
+    file = home / "data" / FILES[other][2]
+    assert cli.run(["task", "evaluate", model(home), str(file)]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert f"({model(home)} is a model of the task ner)" in err
+
+
 def test_evaluate_prints_a_table_of_percents(home, capfd):
     test_file = home / "data" / FILES["ner"][2]
     assert cli.run(["task", "evaluate", model(home), str(test_file), "--ensemble", model(home)]) == 0

@@ -26,7 +26,7 @@ from elmokit.analysis.table1 import (
     read_result,
     run_table,
 )
-from elmokit.analysis.table1_summary import error_reduction, row_cells, summarize
+from elmokit.analysis.table1_summary import error_reduction, row_cells, summarize, verdict
 from elmokit.cli.table_display import TableDisplay
 from elmokit.config import read_recipe
 from elmokit.errors import ConfigError, InputError, OutputError
@@ -337,6 +337,19 @@ def test_a_row_is_of_test_scores():
         for arm, seed, score in (("baseline", 0, 0.5), ("elmo", 0, 0.75), ("baseline", 1, 0.7))
     }
     assert row_cells(dataset, results, num_seeds=2) == ["60.00 ± 14.14", "-", "75.00 (n=1)", "50.0% (n=1)"]
+
+
+def test_a_row_that_elmo_does_not_help_is_told():
+    datasets = choose_datasets(["snli", "sst"])
+    scores = {("snli", "baseline"): 0.5, ("snli", "elmo"): 0.75, ("sst", "baseline"): 0.5, ("sst", "elmo"): 0.5}
+    results = {
+        (name, arm, 0): Finished(9, 9, {"accuracy": 0.1}, {"accuracy": score}, 1800.0, 0)
+        for (name, arm), score in scores.items()
+    }
+    told = "With ELMo 1 of 2 rows are above their baselines in the mean; not above: SST-5. The 4 finished runs learned "
+    assert verdict(datasets, results) == told + "for 2.0 hours, all taken together."
+    assert verdict(datasets[1:], results).startswith("With ELMo 1 of 1 rows are above their baselines in the mean. The")
+    assert verdict(datasets, {}).startswith("With ELMo 0 of 0 rows")
 
 
 def test_the_display_tells_ends_and_the_time_left(home, tmp_path, capfd):

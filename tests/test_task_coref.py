@@ -294,6 +294,13 @@ def test_the_default_model_is_that_of_the_paper() -> None:
 # Labels and targets
 
 
+def test_a_file_without_coreference_is_refused(tmp_path: Path) -> None:
+    row = "\t".join(["tale", "0", "0", "Ann", *["_"] * 8, "(0)"])
+    (tmp_path / "tale.conll").write_text(f"#begin document (tale); part 0\n{row}\n\n#end document\n")
+    with pytest.raises(InputError, match=r"tale\.conll: no mention of 1 documents means the same .* last column"):
+        TASK.read(tmp_path / "tale.conll", False)
+
+
 def test_data_without_coreference_is_refused_to_learn_from() -> None:
     with pytest.raises(InputError, match="no mention of 2 documents means the same"):
         TASK.learn_labels([story("ann left"), story("ben stayed")])

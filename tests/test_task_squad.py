@@ -385,6 +385,12 @@ def test_to_train_on_every_question_needs_an_answer(tmp_path: Path):
         read(path, True)
 
 
+def test_a_file_without_any_answer_is_refused_before_anything_is_learned(tmp_path: Path):
+    path = squad_file(tmp_path, ("Ann left.", [entry("a", "Who?"), entry("b", "Why?")]))
+    with pytest.raises(InputError, match=r"asked\.json: none of 2 questions has an answer to score against; give a"):
+        read(path, False)
+
+
 @pytest.mark.parametrize(
     ("paragraph", "message"),
     [

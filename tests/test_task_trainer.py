@@ -508,8 +508,20 @@ def test_a_run_leaves_others_randomness_alone(tmp_path: Path) -> None:
 
 def test_curves_are_drawn_where_tensorboard_is_installed(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     run(tmp_path / "run", recipe(epochs=1))
-    assert list((tmp_path / "run" / "tensorboard").iterdir())
+    run(tmp_path / "run", recipe(epochs=3))  # goes on, in the same curves
+    drawn = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    looks = [
+        line
+        for line in map(json.loads, (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines())
+        if line["kind"] == "DevScores"
+    ]
+    assert len(looks) == 3
+    assert [(point.step, point.value) for point in drawn.Scalars("dev/accuracy")] == [
+        (look["step"], pytest.approx(look["scores"]["accuracy"])) for look in looks
+    ]
 
 
 def test_static_vectors_are_learned_further_and_saved(tmp_path: Path, vectors: str) -> None:

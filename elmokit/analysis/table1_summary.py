@@ -78,6 +78,22 @@ def error_reduction(baseline: Mapping[int, float], elmo: Mapping[int, float], *,
     return f"{(after - before) / (1 - before):.1%}{_if_fewer(len(seeds), num_seeds)}"
 
 
+def verdict(datasets: Sequence[DataSet], results: Results) -> str:
+    """In words: which rows are not above their baseline with ELMo, and how long all runs took."""
+    compared, below = [], []
+    for dataset in datasets:
+        before, after = (arm_scores(dataset, arm, results) for arm in (BASELINE, ELMO))
+        seeds = before.keys() & after.keys()
+        if seeds:
+            compared.append(dataset.title)
+            if mean(after[seed] for seed in seeds) <= mean(before[seed] for seed in seeds):
+                below.append(dataset.title)
+    found = f"With ELMo {len(compared) - len(below)} of {len(compared)} rows are above their baselines in the mean"
+    found += f"; not above: {', '.join(below)}." if below else "."
+    hours = sum(one.seconds for one in results.values()) / 3600
+    return f"{found} The {len(results)} finished runs learned for {hours:.1f} hours, all taken together."
+
+
 def to_markdown(
     run_dir: Path, datasets: Sequence[DataSet], results: Results, *, num_seeds: int, facts: Mapping[str, str]
 ) -> str:
@@ -100,6 +116,7 @@ def to_markdown(
         INTRODUCTION,
         "\n".join(f"- {name}: {value}" for name, value in facts.items()),
         _scores_table(datasets, results, num_seeds=num_seeds),
+        verdict(datasets, results),
         "## Data",
         _data_table(run_dir, datasets, results, inputs),
         "## Runs",

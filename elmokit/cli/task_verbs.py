@@ -139,7 +139,10 @@ def evaluate(
 
     models = load_models([model, *(ensemble or [])])
     first = models[0]
-    examples = first.task.read(file, False)  # noqa: FBT003
+    try:
+        examples = first.task.read(file, False)  # noqa: FBT003
+    except InputError as error:  # it may be of another task's format
+        raise InputError(f"{error} ({model} is a model of the task {first.task.name})") from error
     if not examples:
         raise InputError(f"{file}: no examples in it; expected data of the task {first.task.name}")
     warn_of_unknown_labels(first.task, first.labels, examples, source=str(file))

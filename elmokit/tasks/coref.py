@@ -196,7 +196,13 @@ def read(path: Path, to_train_on: bool) -> list[Document]:  # noqa: FBT001  ever
     """The documents of a CoNLL-2012 file, a folder or a tar archive of them; mentions that are alone are dropped."""
     del to_train_on
     require("scipy", extra="tasks")  # for the scores: better told now than after an epoch
-    return read_documents(path)
+    documents = read_documents(path)
+    if not any(document.clusters for document in documents):
+        raise InputError(
+            f"{path}: no mention of {len(documents)} documents means the same as another; expected coreference in the "
+            "last column, as in CoNLL-2012"
+        )
+    return documents
 
 
 def sequences(example: Document) -> Sequences:

@@ -151,7 +151,7 @@ def _dense(input_dim: int, output_dim: int) -> nn.Linear:
 
 
 def read(path: Path, to_train_on: bool) -> list[AskedParagraph]:  # noqa: FBT001  every task's `read` is called so
-    """The questions of a file of SQuAD. To train on, each needs an answer."""
+    """The questions of a file of SQuAD. To train on, each needs an answer; to score by, one of them."""
     tokens_of = lru_cache(MOST_PARAGRAPHS)(tokenize_paragraph)
     examples = [
         _make_example(found, tokens_of(found.context), place=f"{path}: question {found.id!r}")
@@ -159,13 +159,17 @@ def read(path: Path, to_train_on: bool) -> list[AskedParagraph]:  # noqa: FBT001
     ]
     if not examples:
         raise InputError(f"{path}: there are no questions; check that this is the right file")
-    if to_train_on:
-        unanswered = [example.id for example in examples if not example.answers]
-        if unanswered:
-            raise InputError(
-                f"{path}: {len(unanswered):,} of {len(examples):,} questions have no answer, {unanswered[0]!r} first, "
-                "and the model learns where an answer is; leave them out, or train on SQuAD 1.1, which has none of them"
-            )
+    unanswered = [example.id for example in examples if not example.answers]
+    if unanswered and to_train_on:
+        raise InputError(
+            f"{path}: {len(unanswered):,} of {len(examples):,} questions have no answer, {unanswered[0]!r} first, "
+            "and the model learns where an answer is; leave them out, or train on SQuAD 1.1, which has none of them"
+        )
+    if len(unanswered) == len(examples):
+        raise InputError(
+            f"{path}: none of {len(examples):,} questions has an answer to score against; give a file with answers, "
+            "or ask with elmokit task predict"
+        )
     return examples
 
 
