@@ -54,6 +54,11 @@ class Writer:
             self.wait()
         return True
 
+    def look(self) -> None:
+        """Raise what went wrong with the last save, if that is known by now."""
+        if self._saving is not None and self._saving.done():
+            self.wait()
+
     def wait(self) -> None:
         """Until the last save is on the disk; raises what went wrong with it."""
         if self._saving is not None:
@@ -82,7 +87,7 @@ def save_checkpoint(checkpoint: Checkpoint, folder: Path, *, keep: int) -> None:
         try:
             save_file(checkpoint.tensors, new / TENSORS)
         except SafetensorError as error:
-            raise OutputError(f"{place}: cannot be written: {error}; is the disk full?") from error
+            raise OutputError(f"{place}: cannot be written: {error}; free some space, if the disk is full") from error
         facts = {"step": checkpoint.step, **checkpoint.facts}
         (new / FACTS).write_text(json.dumps(facts), "utf-8")
         write_sums(new, (TENSORS, FACTS))

@@ -5,7 +5,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import Any
 import torch
 
 from elmokit.atomic import atomic_file, explained, remove_leftovers
-from elmokit.errors import WeightsError
+from elmokit.errors import OutputError, WeightsError
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.checkpoint import Checkpoint, Writer, load_newest, save_checkpoint
+from elmokit.pretrain.checkpoint import Checkpoint, Writer, checkpoints, load_newest, save_checkpoint
 from elmokit.pretrain.distributed import let_first, sum_over_processes, wait_in_touch, work_in_touch
 from elmokit.pretrain.trainer import StepLoss, Trainer, direction_threads
 
@@ -91,11 +92,12 @@ def train(
     writer = Writer()
     last_look: HeldOut | None = None
     try:
-        with direction_threads(world.device) as executor:
+        with _saves_explained(run_dir / CHECKPOINTS), direction_threads(world.device) as executor:
             while not _must_end(trainer):
                 began = time.monotonic()
                 loss = trainer.train_step(executor, seconds=began - start, stop=stop.is_set())
                 ended = time.monotonic()
+                writer.look()  # a disk that is full is told now, not when the next save is due
                 unlogged.append((loss, ended - began))
                 if trainer.step % LOG_EVERY == 0 or trainer.is_over:
                     line = _summary(trainer, unlogged, ended - start)
@@ -118,7 +120,7 @@ def train(
                         folder, keep = run_dir / CHECKPOINTS, settings.keep_checkpoints
                         writer.begin(partial(save_after_log, checkpoint, folder, keep=keep, log=log))
                     trainer.corpus.let_go()  # so that memory does not grow with what was read
-        _wait_for(writer, trainer)  # all of them: one that went on alone would take the first for lost
+            _wait_for(writer, trainer)  # all of them: one that went on alone would take the first for lost
     finally:
         writer.close()
     return last_look if last_look is not None and last_look.step == trainer.step else None
@@ -156,6 +158,17 @@ def save_after_log(checkpoint: Checkpoint, folder: Path, *, keep: int, log: RunL
 def _wait_for(writer: Writer, trainer: Trainer) -> None:
     """Until the save before is done: the first process may have to wait for its disk, and the others for it."""
     wait_in_touch(lambda seconds: writer.is_free(within=seconds), trainer.world)
+
+
+@contextmanager
+def _saves_explained(folder: Path) -> Iterator[None]:
+    """Say of a save that failed what is left of the run."""
+    try:
+        yield
+    except OutputError as error:
+        found = checkpoints(folder)
+        left = f"the same command goes on from {found[-1].name}" if found else "no checkpoint was saved before"
+        raise OutputError(f"{error}; {left}") from error
 
 
 def _must_end(trainer: Trainer) -> bool:
