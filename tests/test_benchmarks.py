@@ -172,3 +172,12 @@ def test_the_benchmark_of_training_runs_and_both_sides_agree(text_path):
     printed = run("pretrain.py", text_path, "--size", "tiny", "--rounds", "1")
     for row in ("tokens per CPU-second", "LSTMs, share of the GEMM rate", "ms, softmax, clip, optimiser"):
         assert row in printed
+
+
+@pytest.mark.long
+def test_the_benchmark_of_memory_prepares_and_learns(text_path):
+    small = ["model.char_encoder.filters=[[1, 4]]", "model.lstm.cell_dim=8", "model.lstm.proj_dim=4"]
+    few = ["training.num_rows=2", "training.unroll_steps=5"]
+    printed = run("text_and_memory.py", text_path, "--megabytes", 0.01, "--changes", *small, *few)
+    assert "seconds to prepare it" in printed
+    assert printed.count("MB of memory at most, learning") == 2
