@@ -286,7 +286,10 @@ FAILURES = {
     "a file": (["perplexity", "text.txt", "text.txt"], "text.txt: is a file; expected the folder of a model"),
     "two wishes": (["perplexity", "MODEL", "text.txt", "--state", "warm", "--all-states"], "choose one of the two"),
     "tuned from nothing": (["finetune", "nowhere", "text.txt", *TUNE], "nowhere: does not exist"),
-    "half a pair": (["finetune", "options.json", "text.txt", *TUNE], "not the two files of a published model"),
+    "half a pair": (
+        ["finetune", "options.json", "text.txt", *TUNE],
+        "then the text: elmokit finetune options.json weights.hdf5 TEXT",
+    ),
     "a pair alone": (["finetune", "options.json", "a.hdf5", *TUNE], "no text; name one or more files"),
     "new words": (["finetune", "MODEL", "text.txt", *TUNE, "--vocab-size", "9"], "keeps its words; leave out"),
     "no rows": (["finetune", "MODEL", "text.txt", *TUNE, "--rows", "0"], "training.num_rows = 0: "),

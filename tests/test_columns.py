@@ -1,5 +1,7 @@
 """Token strings as columns: every word its rows, characters and layers, whatever stands beside it."""
 
+import gc
+import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -171,6 +173,43 @@ def test_sizes_fit_the_columns():
 def test_unit_length_is_the_recipes():
     sizes = maker(words_recipe(unit_length=True)).sizes()
     torch.testing.assert_close(sizes.vectors_VD, torch.tensor([[0, 0], [1, 0], [0, 1], [0.6, 0.8]]))
+
+
+# What is shared
+
+
+def test_makers_with_the_same_vectors_share_one_tensor_of_them():
+    plain, learned, scaled = (
+        maker(words_recipe(**settings)) for settings in ({}, {"trained": True}, {"unit_length": True})
+    )
+    assert plain.sizes().vectors_VD is learned.sizes().vectors_VD
+    assert scaled.sizes().vectors_VD is scaled.sizes().vectors_VD
+    assert scaled.sizes().vectors_VD is not plain.sizes().vectors_VD
+    equal = StaticVectors(VECTORS.words, VECTORS.vectors_VD)
+    other = ColumnMaker(words_recipe(), InputVocab(), vectors=equal, layers=None)
+    assert other.sizes().vectors_VD is not plain.sizes().vectors_VD
+
+
+def test_the_tensor_of_vectors_goes_with_them():
+    made = ColumnMaker(words_recipe(), InputVocab(), vectors=StaticVectors(["a"], np.ones((1, 2))), layers=None)
+    tensor = weakref.ref(made.sizes().vectors_VD)
+    assert tensor() is not None
+    del made
+    gc.collect()
+    assert tensor() is None
+
+
+def test_other_layers_beside_the_same_words():
+    class Ones(CountedLayers):
+        def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
+            return torch.ones_like(super().join(sequences))
+
+    first = maker(recipe(chars=CharSettings(), elmo=ElmoSettings(model="toy")))
+    other = first.with_layers(Ones())
+    one, two = (made.make([["cat", "sat"], ["the"]]) for made in (first, other))
+    assert torch.equal(one.spelling.chars_WK, two.spelling.chars_WK)
+    assert one.layers_LND[0, :, 0].tolist() == [2, 2, 1]
+    assert two.layers_LND[0, :, 0].tolist() == [1, 1, 1]
 
 
 # Refused

@@ -37,10 +37,12 @@ def write(folder: Path, *entries: LogLine | HeldOut | RunPlan) -> None:
 
 
 def test_losses_and_perplexities_are_curves_under_honest_names(tmp_path: Path) -> None:
-    write(tmp_path, log_line(10, sampled=True), log_line(20, sampled=True), HeldOut(20, 8.0, 16.0, 12.0, 0.25, "text"))
+    look = HeldOut(20, 8.0, 18.0, 13.0, 12.0, 0.25, "text")
+    write(tmp_path, log_line(10, sampled=True), log_line(20, sampled=True), look)
     found = curves(tmp_path)
     assert found["train/forward_loss_sampled"] == [(10, 4.0), (20, 4.0)]
-    assert found["heldout/perplexity"] == [(20, 12.0)]
+    assert found["heldout/perplexity"] == [(20, 13.0)]
+    assert found["heldout/geometric_mean"] == [(20, 12.0)]
     assert found["heldout/unknown_share"] == [(20, 0.25)]
     assert "train/forward_loss" not in found
 

@@ -306,6 +306,19 @@ def test_patterns_name_their_files_in_order(tmp_path):
         find_inputs([f"{tmp_path}/*.tex"])
 
 
+@pytest.mark.parametrize("pattern", ["d*", "d*/"])
+def test_a_pattern_of_directories_alone_is_refused_with_what_it_found(tmp_path, monkeypatch, pattern):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").touch()
+    for name in ("docs", "data"):
+        (tmp_path / name).mkdir()
+    message = r"^d\*/?: no file has such a name, only directories such as data/?; .* for example d\*/\*$"
+    for inputs in ([pattern], ["a.txt", pattern]):
+        with pytest.raises(InputError, match=message):
+            find_inputs(inputs)
+    assert find_inputs(["*a*"]) == ["a.txt"]
+
+
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "a/b", "-1/2", "1/0"])
 def test_a_shard_that_cannot_be_is_refused(text):
     with pytest.raises(InputError, match=r"shard .* such as"):

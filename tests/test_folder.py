@@ -20,9 +20,10 @@ from safetensors.torch import load_file, save_file
 from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
 from elmokit.errors import ConfigError, ElmokitError, OutputError, WeightsError
 from elmokit.model.bilm import BiLM
+from elmokit.text.vocab import SPECIAL_WORDS, Vocab
 from elmokit.weights.bilm_tf import read_bilm_tf
-from elmokit.weights.folder import load_folder, save_folder
-from elmokit.weights.saved import SavedBiLM, start_state_shapes
+from elmokit.weights.folder import load_folder, load_softmax, save_folder
+from elmokit.weights.saved import SavedBiLM, SavedSoftmax, start_state_shapes
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,8 @@ def sign(folder: Path) -> None:
     """Write the hashes anew, so that what was changed is looked at and not only its hash."""
     lines = [
         f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n"
-        for name in ("config.json", "model.safetensors")
+        for name in ("config.json", "model.safetensors", "softmax.safetensors", "vocab.txt")
+        if (folder / name).exists()
     ]
     (folder / "SHA256SUMS").write_text("".join(lines))
 
@@ -230,6 +232,30 @@ def test_tensors_that_do_not_fit_the_config_are_refused_by_name(
     edit_tensors(folder, edit)
     with pytest.raises(WeightsError, match=rf"model\.safetensors: .*{message}"):
         load_folder(folder)
+
+
+@pytest.mark.parametrize("words", [["the"], ["the", "river", "rose"]])
+def test_a_vocabulary_of_another_length_than_the_output_layer_is_refused_by_name(
+    tmp_path: Path, saved: SavedBiLM, words: list[str]
+) -> None:
+    softmax = SavedSoftmax(torch.zeros(5, 6), torch.zeros(5), Vocab([*SPECIAL_WORDS, "the", "river"]))
+    save_folder(saved, tmp_path / "model", softmax=softmax)
+    (tmp_path / "model" / "vocab.txt").write_text("\n".join([*SPECIAL_WORDS, *words]) + "\n")
+    sign(tmp_path / "model")
+    message = rf"vocab\.txt: has {3 + len(words)} words, but softmax\.safetensors has 5 rows.*the vocab\.txt that"
+    with pytest.raises(WeightsError, match=message):
+        load_softmax(tmp_path / "model")
+
+
+def test_an_output_layer_that_does_not_fit_the_config_is_refused(tmp_path: Path, saved: SavedBiLM) -> None:
+    softmax = SavedSoftmax(torch.zeros(5, 7), torch.zeros(5), Vocab([*SPECIAL_WORDS, "the", "river"]))
+    save_folder(saved, tmp_path / "model", softmax=softmax)
+    with pytest.raises(WeightsError, match=r"weight has shape \(5, 7\); the config says \(5, 6\)"):
+        load_softmax(tmp_path / "model")
+    save_file({"weight": torch.zeros(5, 6)}, tmp_path / "model" / "softmax.safetensors")
+    sign(tmp_path / "model")
+    with pytest.raises(WeightsError, match="bias missing"):
+        load_softmax(tmp_path / "model")
 
 
 def test_a_file_that_is_no_safetensors_is_refused(folder: Path) -> None:

@@ -120,6 +120,22 @@ def test_input_gradient_alone_when_the_weights_are_frozen() -> None:
     assert all(parameter.grad is None for parameter in layer.parameters())
 
 
+def test_mixed_precision_has_every_large_product_of_the_backward_pass_in_bfloat16() -> None:
+    torch.manual_seed(4)
+    layer = make_layer(proj_dim=3, clip=None).float()
+    inputs, hidden, cell = (tensor.detach().float() for tensor in draw(layer))
+    inputs.requires_grad_()
+    gradients = {}
+    for layer.mixed in (False, True):
+        outputs = layer(inputs, BATCH_SIZES, hidden, cell)[0]
+        gradients[layer.mixed] = torch.autograd.grad(outputs.sum(), [inputs, *layer.parameters()])
+    for name, exact, mixed in zip(["inputs", *dict(layer.named_parameters())], *gradients.values(), strict=True):
+        assert mixed.dtype == torch.float32
+        assert torch.cosine_similarity(mixed.flatten(), exact.flatten(), dim=0) > 0.99, name
+        if name != "bias":  # a sum, and no product
+            assert torch.equal(mixed, mixed.bfloat16().float()), name
+
+
 def test_long_sequences_in_small_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = make_layer(proj_dim=3, clip=1.0)
     inputs, hidden, cell = draw(layer)

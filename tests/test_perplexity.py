@@ -165,6 +165,7 @@ def test_a_look_is_the_perplexity_of_the_first_sentences(tmp_path: Path) -> None
     assert look.forward_perplexity == pytest.approx(whole.forward)
     assert look.backward_perplexity == pytest.approx(whole.backward)
     assert look.perplexity == pytest.approx(whole.arithmetic_mean)
+    assert look.geometric_mean == pytest.approx(whole.geometric_mean)
     few = held_out_look(trainer.corpus, trainer.vocab, max_tokens=20)(trainer)
     assert few.forward_perplexity == pytest.approx(
         measure(trainer.model, trainer.corpus, trainer.vocab, max_tokens=20).forward

@@ -7,11 +7,12 @@ import lzma
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from elmokit.errors import InputError, OutputError
+from elmokit.errors import ElmokitWarning, InputError, OutputError
 from elmokit.text import preparation
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
@@ -117,6 +118,29 @@ def test_a_damaged_corpus_is_prepared_again(tmp_path: Path) -> None:
     prepare_corpus([path], tmp_path / "corpus", tokenized=True)
     (tmp_path / "corpus" / "tokens.bin").write_bytes(b"")
     assert sentences(prepare_corpus([path], tmp_path / "corpus", tokenized=True)) == ["a b"]
+
+
+def test_text_that_is_gone_is_taken_as_it_was_prepared_if_asked_for(tmp_path: Path) -> None:
+    files = [write(tmp_path / "a.txt", "a b\n"), write(tmp_path / "b.txt", "c\n")]
+    prepare = partial(prepare_corpus, files, tmp_path / "corpus", tokenized=True)
+    first = prepare()
+    files[1].unlink()
+    with pytest.raises(InputError, match=r"b\.txt: no such file"):
+        prepare()
+    with pytest.warns(
+        ElmokitWarning, match=r"b\.txt is not there any more; the text that was prepared before is used \(.*corpus\)"
+    ):
+        assert prepare(may_be_gone=True, language="de").fingerprint == first.fingerprint
+    with pytest.raises(InputError, match=r"b\.txt: no such file"):
+        prepare(may_be_gone=True, max_chars=9)
+    with pytest.raises(InputError, match=r"b\.txt: no such file"):
+        prepare_corpus(files, tmp_path / "other", tokenized=True, may_be_gone=True)
+    write(files[0], "another\n")
+    with pytest.raises(InputError, match=r"b\.txt: no such file"):
+        prepare(may_be_gone=True)
+    files[0].unlink()
+    with pytest.warns(ElmokitWarning, match=r"a\.txt and 1 other file are not there any more"):
+        prepare(may_be_gone=True)
 
 
 def test_the_description_says_what_was_prepared(tmp_path: Path) -> None:

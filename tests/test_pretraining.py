@@ -131,6 +131,44 @@ def test_a_refused_run_is_left_whole_and_can_go_on(tmp_path: Path, change: str, 
     assert run_alone(with_text(toy_recipe(steps=12), tmp_path), run_dir) is not None
 
 
+@pytest.mark.parametrize("pattern", ["toy.txt", "*.txt"])
+@pytest.mark.filterwarnings("ignore:.*not there any more:elmokit.errors.ElmokitWarning")
+def test_a_run_goes_on_without_the_text_that_it_was_prepared_from(folder: Path, pattern: str) -> None:
+    data = DataSettings(train=(pattern,), heldout=(pattern,), tokenized=True)
+    recipe, longer = (toy_recipe(steps=steps).model_copy(update={"data": data}) for steps in (10, 12))
+    run_alone(recipe, folder / "run")
+    run_alone(longer, folder / "with")
+    (folder / "toy.txt").unlink()
+    with pytest.warns(ElmokitWarning, match=r"toy\.txt is not there any more; .*run/(text|heldout)\)") as caught:
+        run_alone(longer, folder / "run")
+    assert len(caught) == 2  # of each text
+    for name in ("model.safetensors", "softmax.safetensors"):
+        expected = (folder / "with" / "model" / name).read_bytes()
+        assert (folder / "run" / "model" / name).read_bytes() == expected
+    with pytest.raises(InputError, match=r"no such file|no file has such a name"):
+        run_alone(recipe, folder / "new")
+    for change in ({"train": ("other.txt",)}, {"heldout": ("other.txt",)}, {"tokenized": False}):
+        other = longer.model_copy(update={"data": data.model_copy(update=change)})
+        with pytest.raises((InputError, ConfigError), match=r"other\.txt: no such file|another text"):
+            run_alone(other, folder / "run")
+
+
+def test_one_of_several_texts_that_is_gone_is_no_hindrance(folder: Path) -> None:
+    (folder / "more.txt").write_text("the river rose again\n", "utf-8")
+    data = DataSettings(train=("toy.txt", "m*.txt"), tokenized=True)
+    recipe, longer = (toy_recipe(steps=steps).model_copy(update={"data": data}) for steps in (10, 12))
+    run_alone(recipe, folder / "run")
+    (folder / "more.txt").unlink()
+    fewer = longer.model_copy(update={"data": data.model_copy(update={"train": ("toy.txt",)})})
+    with pytest.raises(ConfigError, match="another text"):
+        run_alone(fewer, folder / "run")
+    with pytest.warns(ElmokitWarning, match=r"more\.txt is not there any more"):
+        assert run_alone(longer, folder / "run") is not None
+    (folder / "toy.txt").write_text("another text\n", "utf-8")
+    with pytest.raises(ConfigError, match="another text"):
+        run_alone(longer, folder / "run")
+
+
 def test_another_held_out_text_begins_a_new_best(tmp_path: Path) -> None:
     recipe, run_dir = with_text(toy_recipe(steps=10), tmp_path), tmp_path / "run"
     run_alone(recipe, run_dir)

@@ -131,6 +131,7 @@ def test_the_papers_recipe_is_the_papers_to_the_last_number() -> None:
     assert (training.optimizer, training.learning_rate, training.schedule) == ("adagrad", 0.2, "constant")
     assert (training.warmup_steps, training.clip_norm, training.dropout) == (0, 10.0, 0.1)
     assert (training.epochs, training.steps) == (None, 10 * (768_648_884 // (128 * 3 * 20)))
+    assert training.precision == "fp32"
     assert recipe.data.tokenized
 
 

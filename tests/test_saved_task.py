@@ -2,9 +2,10 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +13,20 @@ import torch
 from toy import toy_model
 from toy_task import RHYMES, WORDS, recipe, verses
 
+from elmokit.cli.task_predictions import load_models
 from elmokit.embed.embedder import Embedder
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, ElmokitError, OutputError, WeightsError
 from elmokit.model.bilm import BiLM
+from elmokit.readers.conll2003 import TaggedSentence
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
-from elmokit.tasks.evaluation import believe
+from elmokit.tasks.evaluation import believe, predict_together
 from elmokit.tasks.layer_store import LayerStore
 from elmokit.tasks.live_layers import LiveLayers
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.saved import SavedTask, build_model, load_task_model, save_task_model
+from elmokit.tasks.saved import LoadedTask, SavedTask, SharedParts, build_model, load_task_model, save_task_model
 from elmokit.tasks.table import TASKS, get_task
+from elmokit.tasks.task import AnyTask
 from elmokit.weights.folder import save_folder
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm
@@ -36,21 +40,28 @@ def make_bilm(seed: int = 0) -> SavedBiLM:
     return SavedBiLM(toy_model(), dict(BiLM(toy_model()).state_dict()))
 
 
-def make(asked: TaskRecipe) -> SavedTask:
-    vocab = learn_inputs([one.tokens for one in EXAMPLES], asked)
+def make(
+    asked: TaskRecipe,
+    *,
+    task: AnyTask = RHYMES,
+    examples: Sequence[Any] = EXAMPLES,
+    seed: int = 1,
+    bilm_seed: int = 0,
+) -> SavedTask:
+    vocab = learn_inputs([one.tokens for one in examples], asked)
     chance = np.random.default_rng(0)
     vectors = None
     if asked.words.file is not None:
         vectors = StaticVectors([*WORDS, "odd\x85word"], chance.normal(size=(len(WORDS) + 1, 3)).astype(np.float32))
-    bilm = None if asked.elmo.model is None else make_bilm()
+    bilm = None if asked.elmo.model is None else make_bilm(bilm_seed)
     layers = None if bilm is None else LiveLayers(Embedder(build_bilm(bilm)))
-    labels = RHYMES.learn_labels(EXAMPLES)
-    torch.manual_seed(1)
-    model = build_model(RHYMES, asked, labels, ColumnMaker(asked, vocab, vectors=vectors, layers=layers))
+    labels = task.learn_labels(examples)
+    torch.manual_seed(seed)
+    model = build_model(task, asked, labels, ColumnMaker(asked, vocab, vectors=vectors, layers=layers))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape))
-    return SavedTask(RHYMES, asked, labels, vocab, vectors, bilm, dict(model.state_dict()))
+    return SavedTask(task, asked, labels, vocab, vectors, bilm, dict(model.state_dict()))
 
 
 FULL = recipe(words="vectors.txt", bilm="bilm", elmo={"place": "both", "layer_norm": "token"})
@@ -105,6 +116,84 @@ def test_live_layers_are_those_of_the_embedder() -> None:
     assert joined_LND.dtype == torch.float32
     expected = embedder.embed_layers([["ba", "ka"], ["le"], ["ka", "ba", "le"]])
     np.testing.assert_allclose(joined_LND.numpy(), np.concatenate(expected, axis=1), atol=1e-3)
+
+
+def save_ensemble(folder: Path, bilm_seeds: Sequence[int]) -> list[Path]:
+    """Save models that have learned from other seeds, with these biLMs."""
+    folders = [folder / str(number) for number in range(len(bilm_seeds))]
+    for number, bilm_seed in enumerate(bilm_seeds):
+        save_task_model(make(FULL, seed=number, bilm_seed=bilm_seed), folders[number], scores={})
+    return folders
+
+
+def load_ensemble(folders: Sequence[Path], shared: SharedParts | None) -> list[LoadedTask]:
+    """Their decisions are what they believe, so that any difference shows."""
+    task = replace(RHYMES, decode=lambda belief, _example, _labels: belief)
+    return [load_task_model(folder, expected_task=task, shared=shared) for folder in folders]
+
+
+def assert_believe_the_same(together: Sequence[LoadedTask], apart: Sequence[LoadedTask]) -> None:
+    """That an ensemble believes, to the bit, the mean of what the others believe each by itself."""
+    alone = [believe(RHYMES, one.model, one.columns, one.labels, EXAMPLES, batch_size=4) for one in apart]
+    expected = [RHYMES.combine(of_models) for of_models in zip(*alone, strict=True)]
+    found = predict_together(together, EXAMPLES, batch_size=4)
+    assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("num_models", [2, 5])
+def test_models_loaded_together_share_what_is_equal(tmp_path: Path, num_models: int, monkeypatch) -> None:
+    folders = save_ensemble(tmp_path, [0] * num_models)
+    together, apart = load_ensemble(folders, SharedParts()), load_ensemble(folders, None)
+    first = together[0]
+    for one in together[1:]:
+        assert one.embedder is first.embedder
+        assert one.columns.layers is first.columns.layers
+        assert one.columns.vectors is first.columns.vectors
+        assert one.model.tokens.vectors_VD is first.model.tokens.vectors_VD
+        assert not torch.equal(one.model.emit.weight, first.model.emit.weight)
+    assert len({id(one.embedder) for one in apart}) == num_models
+    assert len({one.model.tokens.vectors_VD.data_ptr() for one in apart}) == num_models
+    assert_believe_the_same(together, apart)
+
+    read: list[Sequence[str]] = []
+    embed = first.embedder.iter_unordered
+    monkeypatch.setattr(first.embedder, "iter_unordered", lambda sequences: read.extend(sequences) or embed(sequences))
+    predict_together(together, EXAMPLES, batch_size=4)
+    assert sorted(read) == sorted(one.tokens for one in EXAMPLES)
+
+
+def test_models_with_different_bilms_are_not_mixed_up(tmp_path: Path) -> None:
+    folders = save_ensemble(tmp_path, [0, 9, 0])
+    together, apart = load_ensemble(folders, SharedParts()), load_ensemble(folders, None)
+    first, other, again = together
+    assert again.embedder is first.embedder
+    assert other.embedder is not first.embedder
+    assert other.embedder.fingerprint() == apart[1].embedder.fingerprint() != first.embedder.fingerprint()
+    assert other.columns.vectors is first.columns.vectors
+    assert_believe_the_same(together, apart)
+    assert_believe_the_same(together[1:], apart[1:])
+
+
+def test_models_with_and_without_parts_are_loaded_together(tmp_path: Path) -> None:
+    asked = [FULL, recipe(), recipe(words="v", chars=False), recipe(bilm="b", chars=False)]
+    for number, chosen in enumerate(asked):
+        save_task_model(make(chosen, seed=number), tmp_path / str(number), scores={})
+    folders = [tmp_path / str(number) for number in range(len(asked))]
+    together = load_ensemble(folders, SharedParts())
+    assert [one.embedder is not None for one in together] == [True, False, False, True]
+    assert [one.columns.vectors is not None for one in together] == [True, False, True, False]
+    assert_believe_the_same(together, load_ensemble(folders, None))
+
+
+def test_the_command_line_loads_an_ensemble_together(tmp_path: Path) -> None:
+    asked = FULL.model_copy(update={"task": "ner", "model": {"hidden_dims": (4, 4)}})
+    examples = [TaggedSentence(("ba", "ko"), ("B-PER", "O"), 0)]
+    for seed in (0, 1):
+        saved = make(asked, task=get_task("ner"), examples=examples, seed=seed)
+        save_task_model(saved, tmp_path / str(seed), scores={})
+    first, other = load_models([tmp_path / "0", tmp_path / "1"])
+    assert other.embedder is first.embedder
+    assert other.columns.vectors is first.columns.vectors
 
 
 def test_the_folder_holds_no_pickle_and_a_card_with_the_scores(folder: Path) -> None:

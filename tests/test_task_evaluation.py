@@ -1,14 +1,20 @@
 """What a task model says of examples depends on nothing but the example."""
 
+import weakref
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+from toy_inputs import LetterLayers
 from toy_task import RHYMES, Verse, VerseLabels, recipe, verses
 
 from elmokit.errors import ElmokitWarning, InputError
-from elmokit.tasks.columns import ColumnMaker, learn_inputs
+from elmokit.tasks.batching import AHEAD
+from elmokit.tasks.columns import ColumnMaker, LayerSource, learn_inputs
 from elmokit.tasks.evaluation import believe, evaluate, predict, predict_together, warn_of_unknown_labels
 from elmokit.tasks.saved import LoadedTask, build_model
 
@@ -16,9 +22,9 @@ LABELS = VerseLabels(tags=("plain", "rhyme"))
 EXAMPLES = verses(40, seed=4, shortest=1, longest=20)
 
 
-def untrained(seed: int, labels: VerseLabels = LABELS) -> LoadedTask:
-    asked = recipe()
-    columns = ColumnMaker(asked, learn_inputs([one.tokens for one in EXAMPLES], asked), vectors=None, layers=None)
+def untrained(seed: int, labels: VerseLabels = LABELS, layers: LayerSource | None = None) -> LoadedTask:
+    asked = recipe(bilm=None if layers is None else "toy")
+    columns = ColumnMaker(asked, learn_inputs([one.tokens for one in EXAMPLES], asked), vectors=None, layers=layers)
     torch.manual_seed(seed)
     model = build_model(RHYMES, asked, labels, columns).eval()
     with torch.no_grad():
@@ -88,18 +94,77 @@ def test_labels_that_the_model_cannot_know_are_told_with_their_counts():
     warn_of_unknown_labels(RHYMES, LABELS, EXAMPLES, source="verses")  # warns of nothing
 
 
-def test_an_ensemble_decides_by_what_its_models_believe_together(monkeypatch: pytest.MonkeyPatch):
+def test_an_ensemble_decides_by_what_its_models_believe_together():
     models = [untrained(seed) for seed in (1, 2, 3)]
     beliefs = [believe(*parts(one), EXAMPLES, batch_size=8) for one in models]
     expected = [
         tuple(LABELS.tags[k] for k in np.mean(of_models, axis=0).argmax(axis=1))
         for of_models in zip(*beliefs, strict=True)
     ]
-    monkeypatch.setattr("elmokit.tasks.evaluation.WINDOW", 7)
     assert predict_together(models, EXAMPLES, batch_size=4) == expected
     for one in models:
         assert predict(*parts(one), EXAMPLES, batch_size=4) != expected
         assert predict_together([one], EXAMPLES, batch_size=4) == predict(*parts(one), EXAMPLES, batch_size=4)
+
+
+class WatchedLayers:
+    """Layers that know what they were asked for, and how many of their tensors were in use at once."""
+
+    def __init__(self, neighbour: int) -> None:
+        self._letters = LetterLayers(neighbour)
+        self.num_layers, self.width = self._letters.num_layers, self._letters.width
+        self.asked: list[list[tuple[str, ...]]] = []
+        self.most_in_use = 0
+        self._given: list[weakref.ref[Tensor]] = []
+
+    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
+        self.asked.append([tuple(tokens) for tokens in sequences])
+        joined_LND = self._letters.join(sequences)
+        self._given = [given for given in self._given if given() is not None] + [weakref.ref(joined_LND)]
+        self.most_in_use = max(self.most_in_use, len(self._given))
+        return joined_LND
+
+
+BELIEFS = replace(RHYMES, decode=lambda belief, _example, _labels: belief)
+"""What is decided is the belief itself, so that any difference shows."""
+
+
+def check_mean(found: Sequence[np.ndarray], models: Sequence[LoadedTask]) -> None:
+    """That an ensemble believes the mean of what its models believe alone."""
+    alone = [believe(*parts(one), EXAMPLES, batch_size=4) for one in models]
+    for belief, *of_models in zip(found, *alone, strict=True):
+        np.testing.assert_allclose(belief, np.mean(of_models, axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("num_models", [1, 2, 5])
+def test_layers_that_models_share_are_read_once_and_then_let_go(num_models: int):
+    layers = WatchedLayers(1)
+    models = [replace(untrained(seed, layers=layers), task=BELIEFS) for seed in range(num_models)]
+    found = predict_together(models, EXAMPLES, batch_size=4)
+    assert [len(sequences) for sequences in layers.asked] == [4] * 10
+    assert sorted(chain.from_iterable(layers.asked)) == sorted(one.tokens for one in EXAMPLES)
+    assert layers.most_in_use <= AHEAD + 2  # those made ahead, and those of two batches while one follows the other
+    check_mean(found, models)
+
+
+def test_every_column_has_its_own_layers():
+    both_ways = replace(BELIEFS, sequences=lambda example: ([example.tokens], [example.tokens[::-1]]))
+    layers = WatchedLayers(1)
+    models = [replace(untrained(seed, layers=layers), task=both_ways) for seed in (1, 2)]
+    found = predict_together(models, EXAMPLES, batch_size=8)
+    assert len(layers.asked) == 2 * 5
+    assert layers.asked[1] == [tokens[::-1] for tokens in layers.asked[0]]
+    check_mean(found, models)
+
+
+def test_models_with_different_layers_read_each_its_own():
+    near, far = WatchedLayers(1), WatchedLayers(3)
+    sources = [near, far, None, near]
+    models = [replace(untrained(seed, layers=layers), task=BELIEFS) for seed, layers in enumerate(sources)]
+    found = predict_together(models, EXAMPLES, batch_size=4)
+    assert near.asked == far.asked
+    assert len(near.asked) == 10
+    check_mean(found, models)
 
 
 def test_models_that_cannot_decide_together_are_refused():

@@ -254,13 +254,16 @@ def test_a_tag_that_may_not_stand_there_is_never_predicted():
     assert decode(belief, RoleExample(("a", "b"), 0, None), SRLLabels(tags=TAGS)) == ("B-ARG0", "I-ARG0")
 
 
-def test_an_ensemble_goes_by_the_mean_of_the_log_probabilities():
-    sure, unsure, other = (
-        np.log(np.array([pair], dtype=np.float32)) for pair in ([0.99, 0.01], [0.4, 0.6], [0.4, 0.6])
-    )
+def test_an_ensemble_goes_by_the_mean_of_the_probabilities():
     labels, asked = SRLLabels(tags=("O", "B-V")), RoleExample(("a",), 0, None)
-    assert decode(unsure, asked, labels) == ("B-V",)
-    assert decode(TASK.combine([sure, unsure, other]), asked, labels) == ("O",)
+    for pairs, expected in (
+        ([[0.99, 0.01], [0.4, 0.6], [0.4, 0.6]], "O"),  # one that is sure beats two that are not
+        ([[0.999, 0.001], [0.2, 0.8], [0.2, 0.8]], "B-V"),  # by the mean of the logarithms it would be O
+    ):
+        mean = TASK.combine([np.log(np.array([pair], dtype=np.float32)) for pair in pairs])
+        assert mean.dtype == np.float32
+        np.testing.assert_allclose(np.exp(mean), [np.mean(pairs, axis=0)], rtol=1e-6)
+        assert decode(mean, asked, labels) == (expected,)
 
 
 # Scores

@@ -170,7 +170,7 @@ def test_hours_are_those_of_the_clock_with_looks_at_held_out_text(tmp_path: Path
 
     def look(trainer: Trainer) -> HeldOut:
         time.sleep(0.4)
-        return HeldOut(trainer.step, 1.0, 1.0, 1.0, 0.0, "text")
+        return HeldOut(trainer.step, 1.0, 1.0, 1.0, 1.0, 0.0, "text")
 
     train(trainer, tmp_path, look=look, save_best=lambda _: None, report=lambda _: None, stop=threading.Event())
     assert trainer.step == 2
@@ -194,7 +194,7 @@ def test_the_best_model_so_far_is_saved_as_it_was_then(tmp_path: Path) -> None:
     saved = []
 
     def look(trainer: Trainer) -> HeldOut:
-        return HeldOut(trainer.step, 1.0, 1.0, next(answers), 0.0, "text")
+        return HeldOut(trainer.step, 1.0, 1.0, next(answers), 1.0, 0.0, "text")
 
     train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
     assert trainer.best == 5.0
@@ -208,7 +208,7 @@ def test_a_worse_look_is_not_saved(tmp_path: Path) -> None:
     answers, saved = iter([5.0, 6.0, 4.0]), []
 
     def look(trainer: Trainer) -> HeldOut:
-        return HeldOut(trainer.step, 1.0, 1.0, next(answers), 0.0, "text")
+        return HeldOut(trainer.step, 1.0, 1.0, next(answers), 1.0, 0.0, "text")
 
     train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
     assert len(saved) == 2
@@ -220,7 +220,7 @@ def test_the_look_after_the_last_step_is_returned_once(tmp_path: Path) -> None:
     looks: list[HeldOut] = []
 
     def look(trainer: Trainer) -> HeldOut:
-        looks.append(HeldOut(trainer.step, 1.0, 1.0, 5.0 - len(looks), 0.0, "text"))
+        looks.append(HeldOut(trainer.step, 1.0, 1.0, 5.0 - len(looks), 1.0, 0.0, "text"))
         return looks[-1]
 
     def go_on(trainer: Trainer) -> HeldOut | None:
@@ -235,16 +235,17 @@ def test_the_look_after_the_last_step_is_returned_once(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_written_is_told_by_its_name(tmp_path: Path) -> None:
     log = RunLog(tmp_path / "gone" / "log.jsonl", from_step=0, writes=True)
     with pytest.raises(OutputError, match=r"log\.jsonl: cannot be written: No such file or directory; create"):
-        log.write(HeldOut(1, 1.0, 1.0, 1.0, 0.0, "text"))
+        log.write(HeldOut(1, 1.0, 1.0, 1.0, 1.0, 0.0, "text"))
 
 
 def test_perplexities_of_another_held_out_text_are_not_compared(tmp_path: Path) -> None:
     recipe = toy_recipe(steps=30, evaluate_every=10)
     trainer = toy_trainer(tmp_path, recipe)
-    looks, saved = iter([(5.0, 0.0, "old"), (7.0, 0.0, "new"), (8.0, 0.0, "new")]), []
+    looks, saved = iter([(5.0, "old"), (7.0, "new"), (8.0, "new")]), []
 
     def look(trainer: Trainer) -> HeldOut:
-        return HeldOut(trainer.step, 1.0, 1.0, *next(looks))
+        perplexity, text = next(looks)
+        return HeldOut(trainer.step, 1.0, 1.0, perplexity, 1.0, 0.0, text)
 
     train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
     assert len(saved) == 2

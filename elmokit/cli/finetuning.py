@@ -145,7 +145,10 @@ def _split_model(model: str, files: list[str]) -> "tuple[Source, list[str]]":
         return model_source([model]), files
     pair, files = [model, *files[:1]], files[1:]
     if sorted(Path(path).suffix for path in pair) != sorted(PUBLISHED_SUFFIXES):
-        raise InputError(f"{' '.join(pair)}: not the two files of a published model, an options.json and a .hdf5")
+        raise InputError(
+            f"{' '.join(pair)}: not the two files of a published model, an options.json and a .hdf5; "
+            "name both, then the text: elmokit finetune options.json weights.hdf5 TEXT"
+        )
     if not files:
         raise InputError("no text; name one or more files after the model's two")
     return model_source(pair), files

@@ -44,8 +44,8 @@ class RunDisplay:
             self._perplexity = f", held-out perplexity {entry.perplexity:,.1f}"
             say(
                 f"step {entry.step:,}: held-out perplexity {entry.perplexity:,.2f} "
-                f"(forward {entry.forward_perplexity:,.2f}, backward {entry.backward_perplexity:,.2f}; "
-                f"{entry.unknown_share:.1%} of the words are unknown)"
+                f"(forward {entry.forward_perplexity:,.2f}, backward {entry.backward_perplexity:,.2f}, "
+                f"geometric mean {entry.geometric_mean:,.2f}; {entry.unknown_share:.1%} of the words are unknown)"
             )
         else:
             self._plan, self._step = entry, entry.step

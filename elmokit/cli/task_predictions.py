@@ -14,7 +14,7 @@ import typer
 from elmokit.cli.messages import on_terminal
 from elmokit.errors import InputError
 from elmokit.tasks.evaluation import predict, predict_together
-from elmokit.tasks.saved import LoadedTask, load_task_model
+from elmokit.tasks.saved import LoadedTask, SharedParts, load_task_model
 from elmokit.tasks.task import AnyTask
 from elmokit.text.batches import windows
 from elmokit.text.lines import STDIN, Line
@@ -43,8 +43,9 @@ class Asked:
 
 def load_models(folders: Sequence[Path]) -> list[LoadedTask]:
     """Load models that are to decide together; the first says of which task all are."""
-    first = load_task_model(folders[0])
-    return [first, *(load_task_model(folder, expected_task=first.task) for folder in folders[1:])]
+    shared = SharedParts()
+    first = load_task_model(folders[0], shared=shared)
+    return [first, *(load_task_model(folder, expected_task=first.task, shared=shared) for folder in folders[1:])]
 
 
 def read_asked(task: AnyTask, lines: Iterable[Line], rules: TextRules) -> Iterator[Asked]:

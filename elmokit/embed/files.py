@@ -302,9 +302,15 @@ def find_inputs(inputs: Sequence[str | Path]) -> list[str]:
         found = sorted(glob.glob(name, recursive=True))
         if not found:
             raise InputError(f"{name}: no file has such a name; check the pattern, seen from {Path.cwd()}")
-        paths += [path for path in found if Path(path).is_file()]
+        files = [path for path in found if Path(path).is_file()]
+        if not files:
+            raise InputError(
+                f"{name}: no file has such a name, only directories such as {found[0]}; "
+                f"name the files in them, for example {name.rstrip('/')}/*"
+            )
+        paths += files
     if not paths:
-        raise InputError("no inputs; give at least one text file, or - for standard input")
+        raise InputError("no inputs; give at least one text file")
     return paths
 
 

@@ -313,16 +313,16 @@ class _TrainableLSTM(torch.autograd.Function):
             )
             through_recurrence.write_to(hidden_grad_BP[:size], gates_grad_NG[step])
         needs_input, needs_weights = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:5])
-        inputs_grad = gates_grad_NG @ input_weight_GP if needs_input else None
+        inputs_grad = _multiply(gates_grad_NG, input_weight_GP, mixed=ctx.mixed) if needs_input else None
         if not needs_weights:
             return (inputs_grad, *[None] * 7)
         before_NP = _previous_outputs(outputs_NP, rows, steps)
         return (
             inputs_grad,
-            _over_steps(gates_grad_NG, inputs_NP, mixed=ctx.mixed),
-            _over_steps(gates_grad_NG, before_NP, mixed=ctx.mixed),
+            _multiply(gates_grad_NG.t(), inputs_NP, mixed=ctx.mixed),
+            _multiply(gates_grad_NG.t(), before_NP, mixed=ctx.mixed),
             gates_grad_NG.sum(dim=0),
-            None if projection_PC is None else _over_steps(projected_grad_NP, squashed_NC, mixed=ctx.mixed),
+            None if projection_PC is None else _multiply(projected_grad_NP.t(), squashed_NC, mixed=ctx.mixed),
             None,
             None,
             None,
@@ -346,11 +346,9 @@ def _project(squashed_bC: Tensor, projection: Product | None, hidden_bP: Tensor,
         hidden_bP.clamp_(-clip, clip)
 
 
-def _over_steps(grad_NG: Tensor, inputs_NP: Tensor, *, mixed: bool) -> Tensor:
-    """The gradient of a weight (G, P): one product over all steps."""
-    if mixed:
-        return (grad_NG.bfloat16().t() @ inputs_NP.bfloat16()).float()
-    return grad_NG.t() @ inputs_NP
+def _multiply(left: Tensor, right: Tensor, *, mixed: bool) -> Tensor:
+    """A product over all steps at once: the gradient of a weight, or of the inputs."""
+    return (left.bfloat16() @ right.bfloat16()).float() if mixed else left @ right
 
 
 def _previous_outputs(outputs_NP: Tensor, rows: _Rows, steps: list[slice]) -> Tensor:

@@ -116,11 +116,11 @@ def finetune(
     is_new = not has_softmax(source)
     _check(settings, output, is_new=is_new)
     settings = _with_softmax(settings)
+    config = work_in_touch(lambda: load_saved(source).config, world)
     with claimed(work, world):
         world.rows(settings.training.num_rows)  # refuses what does not divide before text is prepared
         softmax_epochs = (settings.softmax_epochs or ONE_EPOCH.epochs) if is_new else None
         let_first(partial(_note_begin, work, source, softmax_epochs), world)
-        config = work_in_touch(lambda: load_saved(source).config, world)
         max_chars = config.char_encoder.max_chars
         let_first(partial(_prepare, data, work, max_chars, num_workers, prepare_progress), world)
         begin = work_in_touch(partial(_load, source, data, settings, work), world)

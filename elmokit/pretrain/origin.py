@@ -35,7 +35,9 @@ def precision_on(device: torch.device, settings: TrainingSettings) -> Literal["f
     """Of the large products of a run."""
     if settings.precision != "auto":
         return settings.precision
-    return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+    # Older GPUs emulate it, which torch counts unless told otherwise.
+    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bf16" if has_bf16 else "fp32"
 
 
 def _recipe_origin(recipe: Recipe, precision: str) -> Origin:

@@ -112,6 +112,7 @@ def held_out_look(corpus: Corpus, vocab: Vocab, *, max_tokens: int) -> Callable[
             forward_perplexity=found.forward,
             backward_perplexity=found.backward,
             perplexity=found.arithmetic_mean,
+            geometric_mean=found.geometric_mean,
             unknown_share=found.unknown_share,
             text=f"{corpus.fingerprint[:SHORT_NAME]}, {corpus.num_tokens} words",
         )

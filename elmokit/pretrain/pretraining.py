@@ -13,11 +13,13 @@ A run is a folder. To start the same run again is to go on with it:
     lock               held as long as a process works here
 """
 
+import fnmatch
 import json
 import threading
 import warnings
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -38,7 +40,7 @@ from elmokit.pretrain.saved_lm import save_language_model
 from elmokit.pretrain.trainer import Trainer
 from elmokit.text.corpus import Corpus
 from elmokit.text.lines import read_lines
-from elmokit.text.preparation import prepare_corpus
+from elmokit.text.preparation import prepare_corpus, recorded_sources
 from elmokit.text.vocab import Vocab, read_vocab
 from elmokit.weights.folder import is_replaceable
 
@@ -120,10 +122,12 @@ def _prepare(
     if recipe.vocab.file is not None:
         read_vocab(recipe.vocab.file)
     remove_leftovers(run_dir)
-    files, heldout = find_texts(recipe.data)
-    prepare = preparation_of(
-        recipe.data, max_chars=recipe.model.char_encoder.max_chars, num_workers=num_workers, progress=progress
-    )
+    goes_on = facts is not None  # then it has its text, and does not need the files
+    data = _with_recorded_names(recipe.data, run_dir) if goes_on else recipe.data
+    files, heldout = find_texts(data, may_be_gone=goes_on)
+    max_chars = recipe.model.char_encoder.max_chars
+    make = preparation_of(data, max_chars=max_chars, num_workers=num_workers, progress=progress)
+    prepare = partial(make, may_be_gone=goes_on)
     corpus = prepare(files, run_dir / TEXT, accept=lambda fingerprint: check({"text": fingerprint}))
     warn_of_cut_words(corpus)
     vocab = find_vocab(recipe.vocab, corpus)
@@ -132,15 +136,31 @@ def _prepare(
         prepare(heldout, run_dir / HELDOUT)
     with atomic_file(run_dir / VOCAB) as new:
         new.write_bytes(vocab.to_text().encode())
-    if facts is None:  # a run that goes on keeps its recipe until it has accepted this one
+    if not goes_on:  # a run that goes on keeps its recipe until it has accepted this one
         write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
 
 
-def find_texts(data: DataSettings) -> tuple[list[str], list[str]]:
-    """The files to learn from, and those held out; what is missing is told before any is prepared."""
+def find_texts(data: DataSettings, *, may_be_gone: bool = False) -> tuple[list[str], list[str]]:
+    """The files to learn from, and those held out; what is missing and may not be is told before any is prepared."""
     files, heldout = find_inputs(data.train), find_inputs(data.heldout) if data.heldout else []
-    read_lines(heldout)  # looks for them, and reads nothing yet
+    if not may_be_gone:
+        read_lines(heldout)  # looks for them, and reads nothing yet
     return files, heldout
+
+
+def _with_recorded_names(data: DataSettings, run_dir: Path) -> DataSettings:
+    """The settings with the names of the files that the run's texts were prepared from, where some are gone."""
+    train, heldout = _name_again(data.train, run_dir / TEXT), _name_again(data.heldout, run_dir / HELDOUT)
+    return data.model_copy(update={"train": train, "heldout": heldout})
+
+
+def _name_again(patterns: tuple[str, ...], text: Path) -> tuple[str, ...]:
+    """The patterns; or what they once named for a prepared text, if some of that is gone and they still name it."""
+    recorded = tuple(source.name for source in recorded_sources(text))
+    if all(Path(name).exists() for name in recorded):
+        return patterns
+    found = [[name] if name in recorded else sorted(set(fnmatch.filter(recorded, name))) for name in patterns]
+    return recorded if tuple(chain.from_iterable(found)) == recorded else patterns
 
 
 def preparation_of(

@@ -61,7 +61,8 @@ class HeldOut:
     step: int
     forward_perplexity: float
     backward_perplexity: float
-    perplexity: float  # the mean of both
+    perplexity: float  # the arithmetic mean of both: the lowest is the best
+    geometric_mean: float  # of both
     unknown_share: float  # of the targets, those that are <UNK>, which is easy to predict
     text: str  # names it, and how much of it was read: perplexities of different ones cannot be compared
 

@@ -5,8 +5,10 @@ Shapes: B sequences, T tokens, W distinct words, K characters, V static vectors,
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from copy import copy
+from functools import lru_cache
 from typing import NamedTuple, Protocol, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -24,6 +26,9 @@ from elmokit.tasks.recipe import CharSettings, TaskRecipe, WordSettings
 OTHER_CHAR = NO_CHAR + 1  # then the ones that are known
 OTHER_WORD = 0  # its learned offset stays zero
 MOST_WORDS = 2**17  # whose rows and characters are remembered
+
+# Kept as long as the vectors that they are made of; true where each is scaled to length 1.
+_MATRICES: WeakKeyDictionary[StaticVectors, dict[bool, Tensor]] = WeakKeyDictionary()
 
 
 class InputVocab(FrozenConfig):
@@ -126,19 +131,18 @@ class ColumnMaker:
     def sizes(self) -> InputSizes:
         """What the columns' values range over."""
         return InputSizes(
-            vectors_VD=self._vectors,
+            vectors_VD=None if self.vectors is None else _matrix(self.vectors, self.recipe.words),
             num_learned=len(self.vocab.words) + 1 if self.recipe.words.trained else 0,
             num_chars=0 if self.recipe.chars is None else OTHER_CHAR + 1 + len(self.vocab.chars),
             num_layers=0 if self.layers is None else self.layers.num_layers,
             layer_dim=0 if self.layers is None else self.layers.width,
         )
 
-    @cached_property
-    def _vectors(self) -> Tensor | None:
-        """(V, D), one tensor for all models of an ensemble: it is large, and none of them changes it."""
-        if self.vectors is None:
-            return None
-        return torch.from_numpy(self.vectors.matrix(unit_length=self.recipe.words.unit_length))
+    def with_layers(self, layers: LayerSource) -> "ColumnMaker":
+        """The same words and characters, and layers of another source; the words looked up so far serve both."""
+        other = copy(self)
+        other.layers = layers
+        return other
 
     def _read_word(self, word: str) -> _Word:
         words, chars = self.recipe.words, self.recipe.chars
@@ -149,6 +153,14 @@ class ColumnMaker:
             learned=self._learned.get(_look_up_form(word, words), OTHER_WORD) if learned else OTHER_WORD,
             chars_K=np.array([self._char_ids.get(char, OTHER_CHAR) for char in read], dtype=np.int64),
         )
+
+
+def _matrix(vectors: StaticVectors, settings: WordSettings) -> Tensor:
+    """(V, D), one tensor for all models that share their vectors: it is large, and none of them changes it."""
+    made = _MATRICES.setdefault(vectors, {})
+    if settings.unit_length not in made:
+        made[settings.unit_length] = torch.from_numpy(vectors.matrix(unit_length=settings.unit_length))
+    return made[settings.unit_length]
 
 
 def _spread(rows: list[int], places_BT: NDArray[np.int64], mask_BT: NDArray[np.bool_]) -> Tensor:

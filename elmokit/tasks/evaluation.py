@@ -6,6 +6,7 @@ Examples are batched by length; what is said of one depends neither on the other
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -16,11 +17,11 @@ from elmokit.errors import ElmokitWarning, InputError
 from elmokit.tasks.batching import count_tokens, make_batch, prefetched
 from elmokit.tasks.columns import ColumnMaker
 from elmokit.tasks.saved import LoadedTask
+from elmokit.tasks.shared_layers import share_layers
 from elmokit.tasks.task import AnyTask, Batch, TaskModel
-from elmokit.text.batches import batches_by_length, windows
+from elmokit.text.batches import batches_by_length
 
 LABELS_IN_MESSAGE = 5
-WINDOW = 1024  # examples of which several models' beliefs are kept at once
 
 
 def predict(
@@ -34,7 +35,7 @@ def predict(
 ) -> list[Any]:
     """Return a model's decision for every example, in their order."""
     decided: dict[int, Any] = {}
-    for index, belief in _iter_beliefs(task, model, columns, labels, examples, batch_size=batch_size):
+    for index, (belief,) in _iter_beliefs(task, [(model, columns)], labels, examples, batch_size=batch_size):
         decided[index] = task.decode(belief, examples[index], labels)
     return [decided[index] for index in range(len(examples))]
 
@@ -49,21 +50,20 @@ def believe(
     batch_size: int,
 ) -> list[Any]:
     """Return what a model says of every example before anything is decided, in their order."""
-    found = dict(_iter_beliefs(task, model, columns, labels, examples, batch_size=batch_size))
+    found: dict[int, Any] = {}
+    for index, (belief,) in _iter_beliefs(task, [(model, columns)], labels, examples, batch_size=batch_size):
+        found[index] = belief
     return [found[index] for index in range(len(examples))]
 
 
 def predict_together(models: Sequence[LoadedTask], examples: Sequence[Any], *, batch_size: int) -> list[Any]:
-    """Return the decisions of several models of one task as an ensemble."""
-    first = _check_alike(models)
-    decided = []
-    for window in windows(examples, WINDOW):
-        beliefs = [
-            believe(one.task, one.model, one.columns, one.labels, window, batch_size=batch_size) for one in models
-        ]
-        for example, *of_models in zip(window, *beliefs, strict=True):
-            decided.append(first.task.decode(first.task.combine(of_models), example, first.labels))
-    return decided
+    """Return the decisions of several models of one task as an ensemble. A biLM that they share reads a text once."""
+    task, labels = _check_alike(models)
+    readers = [(one.model, one.columns) for one in models]
+    decided: dict[int, Any] = {}
+    for index, beliefs in _iter_beliefs(task, readers, labels, examples, batch_size=batch_size):
+        decided[index] = task.decode(task.combine(beliefs), examples[index], labels)
+    return [decided[index] for index in range(len(examples))]
 
 
 def evaluate(
@@ -91,7 +91,8 @@ def warn_of_unknown_labels(task: AnyTask, labels: FrozenConfig, examples: Sequen
     more = f" and {len(counts) - LABELS_IN_MESSAGE} more" if len(counts) > LABELS_IN_MESSAGE else ""
     warnings.warn(
         f"{source}: {sum(map(bool, unknown)):,} of {len(examples):,} examples have labels that are not in the training "
-        f"data, so that the model cannot predict them: {shown}{more}; they count as its mistakes",
+        f"data, so that the model cannot predict them: {shown}{more}; they count as its mistakes; "
+        "correct them if they are misspelt, or learn from data that has them",
         ElmokitWarning,
         stacklevel=2,
     )
@@ -99,33 +100,48 @@ def warn_of_unknown_labels(task: AnyTask, labels: FrozenConfig, examples: Sequen
 
 def _iter_beliefs(
     task: AnyTask,
-    model: nn.Module,
-    columns: ColumnMaker,
+    readers: Sequence[tuple[nn.Module, ColumnMaker]],
     labels: FrozenConfig,
     examples: Sequence[Any],
     *,
     batch_size: int,
-) -> Iterator[tuple[int, Any]]:
-    """Yield (index, belief), the longest examples first."""
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield (index, every model's belief), the longest examples first.
+
+    All models see a batch before the next one, so that the layers and beliefs of a few batches are all that is kept.
+    """
+    models, makers = zip(*readers, strict=True)
     lengths = count_tokens(task, examples, source="examples to predict")
     batches = batches_by_length(lengths, batch_size=batch_size, max_positions=None)
 
-    def make(indices: list[int]) -> Batch[Any]:
-        return make_batch(task, [examples[index] for index in indices], labels, columns, with_labels=False)
+    def make(indices: list[int]) -> list[Batch[Any]]:
+        chosen = [examples[index] for index in indices]
+        return [make_batch(task, chosen, labels, maker, with_labels=False) for maker in share_layers(makers)]
 
-    was_training = model.training
-    model.eval()
-    try:
-        for indices, batch in zip(batches, prefetched(make, batches), strict=True):
+    with _in_evaluation(models):
+        for indices, of_models in zip(batches, prefetched(make, batches), strict=True):
             with torch.no_grad():
-                beliefs = cast(TaskModel, model).believe(batch)
-            yield from zip(indices, beliefs, strict=True)
+                beliefs = [
+                    cast(TaskModel, model).believe(batch) for model, batch in zip(models, of_models, strict=True)
+                ]
+            yield from zip(indices, zip(*beliefs, strict=True), strict=True)
+
+
+@contextmanager
+def _in_evaluation(models: Sequence[nn.Module]) -> Iterator[None]:
+    """Models without dropout; afterwards they are as they were."""
+    were_training = [model.training for model in models]
+    for model in models:
+        model.eval()
+    try:
+        yield
     finally:
-        model.train(was_training)
+        for model, was_training in zip(models, were_training, strict=True):
+            model.train(was_training)
 
 
-def _check_alike(models: Sequence[LoadedTask]) -> LoadedTask:
-    """Refuse models that cannot decide together; return the first."""
+def _check_alike(models: Sequence[LoadedTask]) -> tuple[AnyTask, FrozenConfig]:
+    """Refuse models that cannot decide together; return the task and the labels of all."""
     if not models:
         raise InputError("no models to predict with; give one or more")
     first = models[0]
@@ -137,4 +153,4 @@ def _check_alike(models: Sequence[LoadedTask]) -> LoadedTask:
                 f"the models of {first.task.name} have different labels, so they cannot decide together; "
                 "give models that have learned from the same data"
             )
-    return first
+    return first.task, first.labels

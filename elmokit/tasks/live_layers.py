@@ -16,14 +16,14 @@ class LiveLayers:
 
     def __init__(self, embedder: Embedder) -> None:
         self.num_layers, self.width = embedder.num_layers, embedder.width
-        self._embedder = embedder
+        self.embedder = embedder
 
     def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
         """The layers of sequences one after the other, (L, N, D) float32."""
         lengths = [len(tokens) for tokens in sequences]
         joined_LND = torch.empty(self.num_layers, sum(lengths), self.width)
         parts = joined_LND.split(lengths, dim=1)
-        for index, layers_LTD in self._embedder.iter_unordered(sequences):
+        for index, layers_LTD in self.embedder.iter_unordered(sequences):
             # Rounded as a store rounds them, so that a model reads what it has learned from.
             parts[index].copy_(torch.from_numpy(layers_LTD).half())
         return joined_LND

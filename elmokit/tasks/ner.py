@@ -159,7 +159,10 @@ def decode(belief: ChainBelief, example: TaggedSentence, labels: NERLabels) -> t
 
 
 def combine(beliefs: Sequence[ChainBelief]) -> ChainBelief:
-    """The mean of all scores: the chain of the models' geometric mean."""
+    """The mean of all scores: the chain of the models' geometric mean.
+
+    The mean of the distributions is itself no chain: to find its best tags, one would have to try all of them.
+    """
     return ChainBelief(
         np.mean([belief.emissions_TK for belief in beliefs], axis=0),
         np.mean([belief.transitions_KK for belief in beliefs], axis=0),

@@ -11,7 +11,7 @@ SHA256SUMS           hashes of what is loaded
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -89,6 +89,17 @@ class LoadedTask:
     """None where the model reads no biLM."""
 
 
+@dataclass(frozen=True, eq=False)
+class SharedParts:
+    """What task models in memory have from the folders below theirs, by those folders' hashes.
+
+    Models that are loaded with the same one share what is equal: an ensemble has one copy of its biLM.
+    """
+
+    vectors: dict[str, StaticVectors] = field(default_factory=dict)
+    layers: dict[str, LiveLayers] = field(default_factory=dict)
+
+
 def build_model(task: AnyTask, recipe: TaskRecipe, labels: FrozenConfig, columns: ColumnMaker) -> nn.Module:
     """A task's model as training begins; its weights follow from torch's seed."""
     settings = parse_config(task.settings, recipe.model, source=f"the recipe's table [model], of the task {task.name}")
@@ -133,37 +144,55 @@ def save_task_model(saved: SavedTask, folder: str | Path, *, scores: Mapping[str
         write_sums(new, (CONFIG, INPUTS, TENSORS))
 
 
-def load_task_model(folder: str | Path, *, expected_task: AnyTask | None = None) -> LoadedTask:
-    """Load what `save_task_model` saved, after a check of its hashes. A model of another task is refused."""
-    folder = Path(folder)
-    saved = _load_saved(folder, expected_task)
-    embedder = None if saved.bilm is None else Embedder(build_bilm(saved.bilm), warm=stored_state(saved.bilm))
-    layers = None if embedder is None else LiveLayers(embedder)
-    columns = ColumnMaker(saved.recipe, saved.vocab, vectors=saved.vectors, layers=layers)
-    model = build_model(saved.task, saved.recipe, saved.labels, columns)
-    check_shapes(shapes_of(saved.weights), shapes_of(model.state_dict()), source=str(folder / TENSORS))
-    model.load_state_dict(saved.weights)
-    return LoadedTask(saved.task, saved.recipe, saved.labels, columns, model.eval(), embedder)
+def load_task_model(
+    folder: str | Path, *, expected_task: AnyTask | None = None, shared: SharedParts | None = None
+) -> LoadedTask:
+    """Load what `save_task_model` saved, after a check of its hashes. A model of another task is refused.
+
+    Vectors and a biLM that are among the ``shared`` are taken from there; if not, they are added.
+    """
+    folder, shared = Path(folder), SharedParts() if shared is None else shared
+    config = _load_config(folder)
+    task = _find_task(folder, config.task, expected_task)
+    labels = parse_config(task.labels, config.labels, source=f"{folder / CONFIG}, labels")
+    vectors = _load_vectors(folder / VECTORS, config.vectors, shared)
+    layers = _load_layers(folder / BILM, config.bilm, shared)
+    columns = ColumnMaker(config.recipe, _read_inputs(folder / INPUTS), vectors=vectors, layers=layers)
+    model = build_model(task, config.recipe, labels, columns)
+    weights = _read_tensors(folder / TENSORS)
+    check_shapes(shapes_of(weights), shapes_of(model.state_dict()), source=str(folder / TENSORS))
+    model.load_state_dict(weights)
+    embedder = None if layers is None else layers.embedder
+    return LoadedTask(task, config.recipe, labels, columns, model.eval(), embedder)
 
 
-def _load_saved(folder: Path, expected_task: AnyTask | None) -> SavedTask:
+def _load_config(folder: Path) -> TaskFolderConfig:
+    """Read config.json, after a check of all hashes but those of the folders' files."""
     _check_kind(folder)
     sums = read_sums(folder)
     for name in (CONFIG, INPUTS, TENSORS):
         check_sum(folder, name, sums)
     config = parse_config(TaskFolderConfig, read_json_object(folder / CONFIG), source=str(folder / CONFIG))
-    task = _find_task(folder, config.task, expected_task)
     for name, expected in ((VECTORS, config.vectors), (BILM, config.bilm)):
         _check_part(folder / name, expected)
-    return SavedTask(
-        task=task,
-        recipe=config.recipe,
-        labels=parse_config(task.labels, config.labels, source=f"{folder / CONFIG}, labels"),
-        vocab=_read_inputs(folder / INPUTS),
-        vectors=None if config.vectors is None else StaticVectors.load(folder / VECTORS),
-        bilm=None if config.bilm is None else load_folder(folder / BILM),
-        weights=_read_tensors(folder / TENSORS),
-    )
+    return config
+
+
+def _load_vectors(part: Path, key: str | None, shared: SharedParts) -> StaticVectors | None:
+    if key is None:
+        return None
+    if key not in shared.vectors:
+        shared.vectors[key] = StaticVectors.load(part)
+    return shared.vectors[key]
+
+
+def _load_layers(part: Path, key: str | None, shared: SharedParts) -> LiveLayers | None:
+    if key is None:
+        return None
+    if key not in shared.layers:
+        saved = load_folder(part)
+        shared.layers[key] = LiveLayers(Embedder(build_bilm(saved), warm=stored_state(saved)))
+    return shared.layers[key]
 
 
 def _check_kind(folder: Path) -> None:

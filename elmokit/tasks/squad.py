@@ -30,7 +30,7 @@ from elmokit.tasks.layers import VariationalDropout
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.squad_metrics import score_answers
 from elmokit.tasks.squad_tokens import TokenizedText, tokenize_paragraph, tokenize_question
-from elmokit.tasks.task import Batch, Sequences, Task
+from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
 from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 MOST_TOKENS = 17  # of an answer that is predicted
@@ -272,12 +272,6 @@ def best_span(bounds_2T: Bounds) -> tuple[int, int]:
     return first, first + num_more
 
 
-def combine(beliefs: Sequence[Bounds]) -> Bounds:
-    """The mean of the probabilities, each token's by itself."""
-    mean_2T: Bounds = np.logaddexp.reduce(np.stack(beliefs), axis=0) - np.log(len(beliefs), dtype=beliefs[0].dtype)
-    return mean_2T
-
-
 def score(examples: Sequence[AskedParagraph], predictions: Sequence[FoundAnswer]) -> dict[str, float]:
     """F1 and exact match as SQuAD 1.1 counts them. A question that has no answer is answered wrongly, by any."""
     answered = [
@@ -332,7 +326,7 @@ TASK = Task(
     build=SquadModel,
     collate=collate,
     decode=decode,
-    combine=combine,
+    combine=mean_of_logs,
     score=score,
     unknown_labels=unknown_labels,
     show=show,

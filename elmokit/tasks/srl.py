@@ -31,7 +31,7 @@ from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.srl_metrics import VERB, score_role_spans, score_roles
 from elmokit.tasks.tags import OUTSIDE, Span, ViterbiRules, bio_rules, bio_to_spans
-from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
+from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
 from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 MARKED = re.compile(r"(?<![\w*])\*([^\s*]+)\*(?![\w*])")  # not the stars within a word, nor a row of them
@@ -292,7 +292,7 @@ TASK = Task(
     build=SRLModel,
     collate=collate,
     decode=decode,
-    combine=mean_arrays,
+    combine=mean_of_logs,
     score=score,
     unknown_labels=unknown_labels,
     show=show,

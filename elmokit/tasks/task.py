@@ -88,3 +88,9 @@ def mean_arrays(beliefs: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]
     """Combine distributions, or scores, by their mean."""
     mean: np.ndarray[Any, Any] = np.mean(np.stack(beliefs), axis=0)
     return mean
+
+
+def mean_of_logs(beliefs: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Combine distributions that are given as logarithms by the distributions' mean."""
+    mean: np.ndarray[Any, Any] = np.logaddexp.reduce(np.stack(beliefs), axis=0)
+    return mean - np.log(len(beliefs), dtype=mean.dtype)

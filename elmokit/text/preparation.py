@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.atomic import atomic_folder
-from elmokit.errors import InputError, OutputError
+from elmokit.errors import ElmokitWarning, InputError, OutputError
 from elmokit.text.batches import windows
 from elmokit.text.chars import BOS_WORD, EOS_WORD, MIN_CHARS, encode_words
 from elmokit.text.corpus import META_FILE, WORDS_FILE, Corpus, CorpusMeta, CorpusSettings, Source
@@ -50,6 +51,7 @@ def prepare_corpus(
     num_workers: int = 1,
     progress: Callable[[int], None] | None = None,
     accept: Callable[[str], None] | None = None,
+    may_be_gone: bool = False,
 ) -> Corpus:
     """Turn text files, plain, .gz or .xz, into a prepared corpus in ``folder``.
 
@@ -61,37 +63,39 @@ def prepare_corpus(
 
     A folder that has the same text under the same settings is opened at once. A folder with another corpus is
     replaced when the new one is whole. ``accept`` is called before that with the new one's fingerprint, and can
-    raise an error.
+    raise an error. With ``may_be_gone`` a file that is not there any more is taken to be what the folder was prepared
+    from, and a warning says so.
     """
-    lines = read_lines(names := [str(path) for path in _as_list(files)])
+    names, folder = [str(path) for path in _as_list(files)], Path(folder)
+    gone = _gone(names, folder) if may_be_gone else {}
+    lines = read_lines([name for name in names if name not in gone])
     settings = CorpusSettings(tokenized=tokenized, split=split, wrapped=wrapped, language=language, max_chars=max_chars)
     _check(names, settings, num_workers)
-    sources = tuple(_describe(name) for name in names)
+    sources = tuple(gone.get(name) or _describe(name) for name in names)
     fingerprint = _fingerprint(sources, settings)
     if accept is not None:
         accept(fingerprint)
-    folder = Path(folder)
     if corpus := _open_same(folder, fingerprint):
+        if gone:
+            _warn_of(list(gone), folder)
         return corpus
+    read_lines(gone)  # refuses them: what is prepared anew must be there
     with atomic_folder(folder, replace=(folder / META_FILE).is_file()) as partial_dir:
         chunks = _chunks(join_wrapped(lines) if wrapped else lines)
         encoded = _encode_in_order(chunks, settings, num_workers)
         words = _write_sentences(partial_dir, encoded, progress)
         if not words:
             raise InputError(f"no sentence in {', '.join(names)}; give files that have text")
-        words, counts = _renumber(partial_dir, words)
-        meta = CorpusMeta(
-            fingerprint=fingerprint,
-            settings=settings,
-            sources=sources,
-            num_tokens=int(counts.sum()),
-            num_sentences=_size(partial_dir / "lengths.bin", "<u4"),
-            num_words=len(words),
-            num_cut_words=_write_spellings(partial_dir, words, max_chars),
-            words_bytes=_size(partial_dir / WORDS_FILE, "u1"),
-        )
-        (partial_dir / META_FILE).write_text(meta.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        _write_words(partial_dir, words, sources, settings)
     return Corpus.open(folder)
+
+
+def recorded_sources(folder: Path) -> tuple[Source, ...]:
+    """The files that a folder was prepared from; none if it holds no intact corpus."""
+    try:
+        return Corpus.open(folder).meta.sources
+    except InputError:
+        return ()
 
 
 def _as_list(files: Iterable[str | Path]) -> list[str | Path]:
@@ -129,6 +133,22 @@ def _describe(name: str) -> Source:
             return Source(name=name, num_bytes=stream.tell(), sha256=digest)
     except PermissionError as error:
         raise InputError(f"{name}: no permission to read the file; check its owner and mode") from error
+
+
+def _gone(names: list[str], folder: Path) -> dict[str, Source]:
+    """What the folder remembers of those files that are not there any more."""
+    known = {source.name: source for source in recorded_sources(folder)}
+    return {name: known[name] for name in names if name in known and not Path(name).exists()}
+
+
+def _warn_of(gone: list[str], folder: Path) -> None:
+    others = len(gone) - 1
+    files = f"{gone[0]} and {others} other file{'s' * (others > 1)} are" if others else f"{gone[0]} is"
+    warnings.warn(
+        f"{files} not there any more; the text that was prepared before is used ({folder})",
+        ElmokitWarning,
+        stacklevel=3,
+    )
 
 
 def _fingerprint(sources: Iterable[Source], settings: CorpusSettings) -> str:
@@ -271,6 +291,22 @@ def _check_no_boundary(lines: list[Line], words: list[str]) -> None:
                 f"{line.path}, line {line.number}: has the word {boundary}, but the boundaries of a sentence are "
                 "added when the model is trained; delete them from the text"
             )
+
+
+def _write_words(folder: Path, words: list[str], sources: tuple[Source, ...], settings: CorpusSettings) -> None:
+    """Write what follows once all words are known, and the description."""
+    words, counts = _renumber(folder, words)
+    meta = CorpusMeta(
+        fingerprint=_fingerprint(sources, settings),
+        settings=settings,
+        sources=sources,
+        num_tokens=int(counts.sum()),
+        num_sentences=_size(folder / "lengths.bin", "<u4"),
+        num_words=len(words),
+        num_cut_words=_write_spellings(folder, words, settings.max_chars),
+        words_bytes=_size(folder / WORDS_FILE, "u1"),
+    )
+    (folder / META_FILE).write_text(meta.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
 def _renumber(folder: Path, words: list[str]) -> tuple[list[str], NDArray[np.int64]]:

@@ -11,6 +11,7 @@ SHA256SUMS           hashes of what is loaded, in the form of `sha256sum`
 import json
 from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, TypeGuard
 
@@ -126,6 +127,7 @@ def load_softmax(folder: str | Path) -> SavedSoftmax:
     check_sums(folder, (CONFIG, SOFTMAX, VOCAB))
     vocab = read_vocab(folder / VOCAB)
     dim = _read_config(folder / CONFIG).bilm.lstm.proj_dim
+    _check_words(folder, len(vocab))
     expected: dict[str, Shape] = {"weight": (len(vocab), dim), "bias": (len(vocab),)}
     tensors = _read_tensors(folder / SOFTMAX, expected)
     return SavedSoftmax(tensors["weight"], tensors["bias"], vocab)
@@ -186,6 +188,17 @@ def _read_config(path: Path) -> FolderConfig:
 def _read_bilm(path: Path, config: BiLMConfig) -> dict[str, Tensor]:
     state = {START_STATE + name: shape for name, shape in start_state_shapes(config).items()}
     return _read_tensors(path, expected_shapes(config), optional=state)
+
+
+def _check_words(folder: Path, num_words: int) -> None:
+    """Refuse a vocabulary of another length than the output layer; whatever else is wrong, its reader tells."""
+    with suppress(SafetensorError, OSError), safe_open(folder / SOFTMAX, framework="pt") as file:
+        shape = file.get_slice("bias").get_shape()
+        if len(shape) == 1 and shape[0] != num_words:
+            raise WeightsError(
+                f"{folder / VOCAB}: has {num_words:,} words, but {SOFTMAX} has {shape[0]:,} rows; "
+                f"they do not belong together: put back the {VOCAB} that was saved with the model"
+            )
 
 
 def _read_tensors(
