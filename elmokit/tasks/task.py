@@ -92,5 +92,6 @@ def mean_arrays(beliefs: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]
 
 def mean_of_logs(beliefs: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     """Combine distributions that are given as logarithms by the distributions' mean."""
-    mean: np.ndarray[Any, Any] = np.logaddexp.reduce(np.stack(beliefs), axis=0)
-    return mean - np.log(len(beliefs), dtype=mean.dtype)
+    total = np.logaddexp.reduce(np.stack(beliefs), axis=0)
+    mean: np.ndarray[Any, Any] = total - np.log(len(beliefs), dtype=total.dtype)
+    return mean
