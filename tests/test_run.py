@@ -16,28 +16,28 @@ from elmokit.pretrain.checkpoint import load_newest, save_checkpoint
 def test_a_save_that_fails_ends_the_run_at_once_and_says_where_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = with_text(toy_recipe(steps=60, checkpoint_every=20, evaluate_every=1000), tmp_path)
+    recipe = with_text(toy_recipe(steps=300, checkpoint_every=100, evaluate_every=1000), tmp_path)
     run_alone(recipe, tmp_path / "whole")
     saved: list[int] = []
 
     def fail_later(checkpoint: Any, folder: Path, *, keep: int) -> None:
-        if checkpoint.step > 20:
+        if checkpoint.step > 100:
             raise OutputError(f"{folder}: cannot be written: No space left on device; free some space")
         save_checkpoint(checkpoint, folder, keep=keep)
         saved.append(checkpoint.step)
 
     monkeypatch.setattr(run, "save_checkpoint", fail_later)
-    message = "No space left on device; free some space; the same command goes on from step-000000020"
+    message = "No space left on device; free some space; the same command goes on from step-000000100"
     with pytest.raises(OutputError, match=message):
         run_alone(recipe, tmp_path / "run")
-    assert saved == [20]
+    assert saved == [100]
     lines = (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()
-    assert len(lines) == 2  # after steps 20 and 40: it did not go on to the next save, at 60
+    assert 10 <= len(lines) < 15  # of 20 steps each: it did not go on to the next save, at 300
 
     monkeypatch.undo()
     run_alone(recipe, tmp_path / "run")
     ended, expected = (load_newest(tmp_path / name / "checkpoints") for name in ("run", "whole"))
-    assert ended.step == expected.step == 60
+    assert ended.step == expected.step == 300
     assert all(torch.equal(ended.tensors[name], tensor) for name, tensor in expected.tensors.items())
 
 
