@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from toy_datasets import save_toy_bilm, write_data, write_recipes
+from toy_datasets import write_home
 
 from elmokit import cli
 from elmokit.cli.task_display import RunInWords, print_scores
@@ -46,9 +46,7 @@ NUM_ASKED = {"coref": 2, "ner": 2, "snli": 1, "squad": 1, "srl": 2, "sst": 1}
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data, recipes, vectors and a biLM; and a trained model of NER in the folder ner."""
     folder = tmp_path_factory.mktemp("home")
-    write_data(folder / "data")
-    write_recipes(folder / "recipes")
-    save_toy_bilm(folder / "bilm")
+    write_home(folder)
     changes = ["training.epochs=8", "training.learning_rate=0.05"]
     assert cli.run([*train(folder, "ner"), *changes, "--run-dir", str(folder / "ner")]) == 0
     return folder

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_datasets import save_toy_bilm, write_data, write_recipes
+from toy_datasets import write_home
 
 from elmokit.config import read_recipe
 from elmokit.embed.embedder import Embedder
@@ -33,9 +33,7 @@ FILES = {
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
-    write_data(folder / "data")
-    write_recipes(folder / "recipes")
-    save_toy_bilm(folder / "bilm")
+    write_home(folder)
     return folder
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_datasets import save_toy_bilm, write_data, write_recipes, write_tagged
+from toy_datasets import save_toy_bilm, write_data, write_home, write_tagged
 
 from elmokit import cli
 from elmokit.analysis.datasets import DATASETS, DataSet, choose_datasets
@@ -42,9 +42,7 @@ TWO_ROWS = ["ner-wnut17", "snli"]
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data, recipes, vectors and a biLM; and a finished table of two rows and two seeds in the folder whole."""
     folder = tmp_path_factory.mktemp("home")
-    write_data(folder / "data")
-    write_recipes(folder / "recipes")
-    save_toy_bilm(folder / "bilm")
+    write_home(folder)
     entries: list[Any] = []
     assert run_table(
         plan(folder, folder / "whole"),

@@ -44,6 +44,13 @@ learning_rate = 0.01
 """
 
 
+def write_home(folder: Path) -> None:
+    """Data, recipes, vectors and a biLM, each in its place."""
+    write_data(folder / "data")
+    write_recipes(folder / "recipes")
+    save_toy_bilm(folder / "bilm")
+
+
 def write_recipes(folder: Path) -> Path:
     """Recipes so small that a run takes a moment."""
     for task, sizes in SIZES.items():
