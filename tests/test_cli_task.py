@@ -86,12 +86,12 @@ def test_every_task_is_trained_evaluated_and_asked(home, task, capfd):
     assert f"the model is in runs/{task}/model\n" in err
 
     test_file = str(home / "data" / FILES[task][2])
-    assert cli.run(["task", "evaluate", f"runs/{task}/model", test_file, "--json"]) == 0
+    assert cli.run(["task", "evaluate", task, f"runs/{task}/model", test_file, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert {name: found[name] for name in result["test"]} == pytest.approx(result["test"])
 
     Path("text.txt").write_text(ASKED[task])
-    assert cli.run(["task", "predict", f"runs/{task}/model", "text.txt", "--json"]) == 0
+    assert cli.run(["task", "predict", task, f"runs/{task}/model", "text.txt", "--json"]) == 0
     said = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert len(said) == NUM_ASKED[task]
     assert not any({"id", "document"} & one.keys() for one in said)  # each would be the first
@@ -227,7 +227,7 @@ def test_reading_has_a_rate_of_its_own_for_every_text(monkeypatch):
 
 def test_predict_reads_standard_input_and_leaves_blank_lines_out(home, capfd, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\nAda saw Oslo.\n\nBo met Rome.\n")))
-    assert cli.run(["task", "predict", model(home)]) == 0
+    assert cli.run(["task", "predict", "ner", model(home)]) == 0
     assert capfd.readouterr().out == "[PER Ada] saw [LOC Oslo] .\n[PER Bo] met [LOC Rome] .\n"
 
 
@@ -235,7 +235,7 @@ def test_predict_takes_tokens_as_they_are_or_another_languages_rules(home, capfd
     Path("text.txt").write_text("Ada a quitté l'Université\n")
     found = {}
     for name, options in (("en", []), ("fr", ["--language", "fr"]), ("given", ["--tokenized"])):
-        assert cli.run(["task", "predict", model(home), "text.txt", "--json", *options]) == 0
+        assert cli.run(["task", "predict", "ner", model(home), "text.txt", "--json", *options]) == 0
         found[name] = json.loads(capfd.readouterr().out)["tokens"][3:]
     assert found == {"en": ["l", "'Université"], "fr": ["l'", "Université"], "given": ["l'Université"]}
 
@@ -243,7 +243,7 @@ def test_predict_takes_tokens_as_they_are_or_another_languages_rules(home, capfd
 def test_json_has_the_line_over_all_files_and_many_windows_keep_their_order(home, capfd):
     Path("a.txt").write_text("Ada saw Oslo .\n\n")
     Path("b.txt").write_text("".join(f"Bo met Rome {number} .\n" for number in range(300)))
-    assert cli.run(["task", "predict", model(home), "a.txt", "b.txt", "--json"]) == 0
+    assert cli.run(["task", "predict", "ner", model(home), "a.txt", "b.txt", "--json"]) == 0
     said = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [one["line"] for one in said] == [0, *range(2, 302)]
     assert [one["tokens"][3] for one in said] == [".", *map(str, range(300))]
@@ -256,7 +256,7 @@ def test_an_ensemble_decides_by_all_its_models(home, capfd):
     Path("text.txt").write_text(ASKED["snli"])
     found = []
     for models in (["1"], ["2"], ["1", "--ensemble", "2/model"]):
-        args = ["task", "predict", f"{models[0]}/model", *models[1:], "text.txt", "--json"]
+        args = ["task", "predict", "snli", f"{models[0]}/model", *models[1:], "text.txt", "--json"]
         assert cli.run(args) == 0
         found.append(json.loads(capfd.readouterr().out)["probabilities"])
     first, second, together = found
@@ -265,17 +265,17 @@ def test_an_ensemble_decides_by_all_its_models(home, capfd):
 
 
 @pytest.mark.parametrize("other", ["coref", "snli", "squad", "srl", "sst"])
-def test_data_of_another_task_is_refused_with_the_models_own(home, capfd, other):
+def test_data_of_another_task_is_refused_with_the_task_that_was_expected(home, capfd, other):
     file = home / "data" / FILES[other][2]
-    assert cli.run(["task", "evaluate", model(home), str(file)]) == 1
+    assert cli.run(["task", "evaluate", "ner", model(home), str(file)]) == 1
     out, err = capfd.readouterr()
     assert out == ""
-    assert f"({model(home)} is a model of the task ner)" in err
+    assert "(read as data of the task ner)" in err
 
 
 def test_evaluate_prints_a_table_of_percents(home, capfd):
     test_file = home / "data" / FILES["ner"][2]
-    assert cli.run(["task", "evaluate", model(home), str(test_file), "--ensemble", model(home)]) == 0
+    assert cli.run(["task", "evaluate", "ner", model(home), str(test_file), "--ensemble", model(home)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split() == ["score", "wnut17.test.conll.xz", "(5)"]
     assert lines[1].split() == ["f1", "100.00"]
@@ -314,20 +314,25 @@ def test_an_empty_test_file_is_found_before_anything_is_learned(home, tmp_path, 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["predict", "BILM", "text.txt"], "is a biLM, which knows no task"),
-        (["predict", "nowhere", "text.txt"], "nowhere: does not exist; expected the folder of a task model"),
-        (["predict", "MODEL", "none.txt"], r"none\.txt: no such file"),
-        (["predict", "MODEL", "empty.txt"], r"no text in empty\.txt; expected a sentence a line"),
-        (["predict", "MODEL", "latin.txt"], r"latin\.txt, line 2: byte 0xe9"),
+        (["predict", "ner", "BILM", "text.txt"], "is a biLM, which knows no task"),
+        (["predict", "ner", "nowhere", "text.txt"], "nowhere: does not exist; expected the folder of a task model"),
+        (["predict", "ner", "MODEL", "none.txt"], r"none\.txt: no such file"),
+        (["predict", "ner", "MODEL", "empty.txt"], r"no text in empty\.txt; expected a sentence a line"),
+        (["predict", "ner", "MODEL", "latin.txt"], r"latin\.txt, line 2: byte 0xe9"),
         (
-            ["predict", "MODEL", "text.txt", "--ensemble", "snli/model"],
+            ["predict", "ner", "MODEL", "text.txt", "--ensemble", "snli/model"],
             "is a model of the task snli, expected one of ner",
         ),
-        (["predict", "snli/model", "text.txt"], r"text\.txt, line 2: 'Bo met Rome\.' is no pair of sentences"),
-        (["evaluate", "MODEL", "none.conll"], r"none\.conll: no such file"),
-        (["evaluate", "MODEL", "text.txt"], r"text\.txt, line 1: "),
-        (["evaluate", "MODEL", "empty.txt"], r"empty\.txt: no sentence"),
-        (["evaluate", "snli/model", "empty.txt"], r"empty\.txt: no examples in it; expected data of the task snli"),
+        (["predict", "sst", "MODEL", "text.txt"], "is a model of the task ner, expected one of sst"),
+        (["evaluate", "sst", "MODEL", "text.txt"], "is a model of the task ner, expected one of sst"),
+        (["predict", "snli", "snli/model", "text.txt"], r"text\.txt, line 2: 'Bo met Rome\.' is no pair of sentences"),
+        (["evaluate", "ner", "MODEL", "none.conll"], r"none\.conll: no such file"),
+        (["evaluate", "ner", "MODEL", "text.txt"], r"text\.txt, line 1: "),
+        (["evaluate", "ner", "MODEL", "empty.txt"], r"empty\.txt: no sentence"),
+        (
+            ["evaluate", "snli", "snli/model", "empty.txt"],
+            r"empty\.txt: no examples in it; expected data of the task snli",
+        ),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_one_line_and_exit_code_1(home, args, message, capfd):
@@ -345,10 +350,10 @@ def test_a_question_that_cannot_be_answered_is_one_line_and_exit_code_1(home, ar
 
 
 def test_a_task_that_is_none_is_wrong_usage(home, capfd):
-    args = train(home, "ner")
-    args[2] = "pos"
-    assert cli.run(args) == 2
-    assert "'pos'" in capfd.readouterr().err
+    for args in (train(home, "ner"), ["task", "evaluate", "", model(home), "x"], ["task", "predict", "", model(home)]):
+        args[2] = "pos"
+        assert cli.run(args) == 2
+        assert "'pos' is not one of 'coref', 'ner', " in capfd.readouterr().err
 
 
 # Names and recipes

@@ -191,7 +191,7 @@ def test_the_command_line_loads_an_ensemble_together(tmp_path: Path) -> None:
     for seed in (0, 1):
         saved = make(asked, task=get_task("ner"), examples=examples, seed=seed)
         save_task_model(saved, tmp_path / str(seed), scores={})
-    first, other = load_models([tmp_path / "0", tmp_path / "1"])
+    first, other = load_models("ner", [tmp_path / "0", tmp_path / "1"])
     assert other.embedder is first.embedder
     assert other.columns.vectors is first.columns.vectors
 
@@ -205,7 +205,7 @@ def test_the_folder_holds_no_pickle_and_a_card_with_the_scores(folder: Path) -> 
     card = (folder / "README.md").read_text("utf-8")
     assert "| Test accuracy | 0.9877 |" in card
     assert "frozen, in the folder bilm; joined to the token vectors and to the output" in card
-    assert "elmokit task predict model lines.txt" in card
+    assert "elmokit task predict rhymes model lines.txt" in card
 
 
 def test_an_older_task_model_is_replaced_and_nothing_else_is(tmp_path: Path, folder: Path) -> None:

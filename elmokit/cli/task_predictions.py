@@ -15,6 +15,7 @@ from elmokit.cli.messages import on_terminal
 from elmokit.errors import InputError
 from elmokit.tasks.evaluation import predict, predict_together
 from elmokit.tasks.saved import LoadedTask, SharedParts, load_task_model
+from elmokit.tasks.table import get_task
 from elmokit.tasks.task import AnyTask
 from elmokit.text.batches import windows
 from elmokit.text.lines import STDIN, Line
@@ -41,11 +42,10 @@ class Asked:
     example: Any
 
 
-def load_models(folders: Sequence[Path]) -> list[LoadedTask]:
-    """Load models that are to decide together; the first says of which task all are."""
-    shared = SharedParts()
-    first = load_task_model(folders[0], shared=shared)
-    return [first, *(load_task_model(folder, expected_task=first.task, shared=shared) for folder in folders[1:])]
+def load_models(task_name: str, folders: Sequence[Path]) -> list[LoadedTask]:
+    """Load models of a task that are to decide together."""
+    task, shared = get_task(task_name), SharedParts()
+    return [load_task_model(folder, expected_task=task, shared=shared) for folder in folders]
 
 
 def read_asked(task: AnyTask, lines: Iterable[Line], rules: TextRules) -> Iterator[Asked]:

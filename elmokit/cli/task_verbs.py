@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NONE = "none"
 TaskName = Literal["coref", "ner", "snli", "squad", "srl", "sst"]
+AskedTask = Annotated[TaskName, typer.Argument(metavar="TASK", help="Which of the six tasks.")]
 MODEL_HELP = "The folder of a task model, as `task train` makes it."
 ENSEMBLE_HELP = "Another model of the task, to decide together; can be given several times."
 
@@ -66,7 +67,7 @@ app.add_typer(task, name="task")
 
 @task.command(no_args_is_help=True, epilog=TRAIN_EPILOG)
 def train(
-    name: Annotated[TaskName, typer.Argument(metavar="TASK", help="coref, ner, snli, squad, srl or sst.")],
+    name: AskedTask,
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Values in place of the recipe's.")
     ] = None,
@@ -127,6 +128,7 @@ def train(
 
 @task.command(no_args_is_help=True)
 def evaluate(
+    name: AskedTask,
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled data, as `task train` reads it.")],
     *,
@@ -137,26 +139,27 @@ def evaluate(
     from elmokit.cli.task_predictions import Asked, answer, count_shown, load_models
     from elmokit.tasks.evaluation import warn_of_unknown_labels
 
-    models = load_models([model, *(ensemble or [])])
+    models = load_models(name, [model, *(ensemble or [])])
     first = models[0]
     try:
         examples = first.task.read(file, False)  # noqa: FBT003
     except InputError as error:  # it may be of another task's format
-        raise InputError(f"{error} ({model} is a model of the task {first.task.name})") from error
+        raise InputError(f"{error} (read as data of the task {name})") from error
     if not examples:
-        raise InputError(f"{file}: no examples in it; expected data of the task {first.task.name}")
+        raise InputError(f"{file}: no examples in it; expected data of the task {name}")
     warn_of_unknown_labels(first.task, first.labels, examples, source=str(file))
     with count_shown(total=len(examples)) as count:
         answered = answer(models, (Asked(*numbered) for numbered in enumerate(examples)), count=count)
         scores = first.task.score(examples, [prediction for _, prediction in answered])
     if as_json:
-        typer.echo(json.dumps({"task": first.task.name, "num_examples": len(examples), **scores}))
+        typer.echo(json.dumps({"task": name, "num_examples": len(examples), **scores}))
     else:
         print_scores({f"{file.name} ({len(examples):,})": scores})
 
 
 @task.command(no_args_is_help=True, epilog=PREDICT_EPILOG)
 def predict(
+    name: AskedTask,
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     files: Annotated[
         list[str] | None,
@@ -178,8 +181,8 @@ def predict(
 
     paths = find_inputs(files or [STDIN])
     lines = read_lines(paths)  # looks for the files before the models are loaded
-    models = load_models([model, *(ensemble or [])])
-    task, expected = models[0].task, TEXT[models[0].task.name]
+    models = load_models(name, [model, *(ensemble or [])])
+    task, expected = models[0].task, TEXT[name]
     rules = TextRules(tokenized=tokenized, language=language)
     is_typed = STDIN in paths and sys.stdin.isatty()
     if is_typed:

@@ -36,8 +36,8 @@ tags: [elmo, {task}]
 A model of the task {task}, as in Peters et al. 2018, trained with elmokit.
 
 ```
-elmokit task predict {name} lines.txt     what a line is: elmokit task predict --help
-elmokit task evaluate {name} labelled.txt
+elmokit task predict {task} {name} lines.txt     what a line is: elmokit task predict --help
+elmokit task evaluate {task} {name} labelled.txt
 ```
 
 | | |
