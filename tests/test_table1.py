@@ -6,7 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -376,11 +376,12 @@ def test_the_display_tells_ends_and_the_time_left(home, tmp_path, capfd):
 
 def test_the_command_makes_the_table_and_its_page(home, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    args = command(home, "--run-dir", str(home / "whole"), "--save", "page.md")
+    notes = ["--note", "Made in a hurry.", f"--note={'Very ' * 100}cold."]
+    args = command(home, "--run-dir", str(home / "whole"), *notes, "--save", "page.md")
     monkeypatch.setattr("sys.argv", ["elmokit", *args])
     assert cli.run(args) == 0
     out, err = capfd.readouterr()
-    assert err == "elmokit: the table is in page.md\n"  # all runs were finished before
+    assert err == "elmokit: the table is in page.md, its runs in page-runs.jsonl\n"  # all were finished before
     rows = [re.split(r"  +", line.strip()) for line in out.splitlines()]
     assert rows[0] == ["task", "data", "metric", "baseline", "+ untrained", "+ ELMo", "error reduction", "runs"]
     assert [row[:3] for row in rows[1:]] == [["ner", "WNUT-17", "f1"], ["snli", "SNLI", "accuracy"]]
@@ -391,10 +392,33 @@ def test_the_command_makes_the_table_and_its_page(home, tmp_path, monkeypatch, c
     assert "| WNUT-17 | as published | 10 | 4 | 5 | wnut17.train.conll.xz (sha256 " in page
     scores = [outcome(home / "whole" / "snli" / "elmo" / f"seed-{seed}")["test"]["accuracy"] for seed in (0, 1)]
     assert f"| {100 * scores[0]:.2f}, {100 * scores[1]:.2f} |" in page
-    assert "- command: elmokit reproduce table1 --data data --elmo bilm --vectors glove.txt" in page
+    asked = "--data data --elmo bilm --vectors glove.txt --recipes recipes --tasks ner-wnut17,snli --seeds 2"
+    assert f"- command: elmokit reproduce table1 {asked} --run-dir whole --save page.md\n" in page
+    assert page.count("\n\nMade in a hurry.\n\n") == page.count("Very cold.\n\nEvery run with its recipe is in ") == 1
     assert "- biLM: bilm: 3 layers of width 12, 12 cells; sha256 of config.json " in page
     assert f"- commit: {find_commit()}\n" in page
     assert str(home) not in page
+
+
+def test_every_run_stands_beside_the_page(home, tmp_path, capfd):
+    save = tmp_path / "tasks.md"
+    assert cli.run([*command(home, "--run-dir", str(home / "whole"), "--only-print", "--save", str(save))]) == 0
+    capfd.readouterr()
+    assert "(tasks-runs.jsonl)" in save.read_text("utf-8")
+    text = (tmp_path / "tasks-runs.jsonl").read_text("utf-8")
+    first, *runs = map(json.loads, text.splitlines())
+    assert first["inputs"] == json.loads((home / "whole" / "inputs.json").read_bytes())
+    assert [(run["row"], run["arm"], run["seed"]) for run in runs] == list(product(TWO_ROWS, ARMS, (0, 1)))
+    for run in runs:
+        folder = home / "whole" / run["row"] / run["arm"] / f"seed-{run['seed']}"
+        expected = json.loads((folder / "result.json").read_bytes())
+        assert run["facts"] == json.loads((folder / "facts.json").read_bytes())
+        assert differences(run["result"], expected) == {"recipe"}
+        recipe = run["result"]["recipe"]
+        assert differences(recipe, expected["recipe"]) == ({"words"} if run["arm"] == "baseline" else {"words", "elmo"})
+        assert recipe["words"]["file"] == "glove.txt"
+        assert recipe["elmo"]["model"] == (None if run["arm"] == "baseline" else "bilm")
+    assert str(home) not in text
 
 
 def test_only_print_shows_what_there_is_and_how_much_of_it(home, capfd):
@@ -442,6 +466,7 @@ def test_an_interrupted_command_shows_all_that_is_finished(home, tmp_path, monke
         (["--vectors", "nowhere.txt"], r"nowhere\.txt: cannot be read: No such file"),
         (["--recipes", "nowhere"], r"nowhere/ner\.toml: no such recipe"),
         (["--only-print", "--run-dir", "nowhere"], "nowhere: no table was begun there"),
+        (["--note", "Cold."], "--note is a paragraph of the page; say with --save where to write it"),
         (["--save", "nowhere/tasks.md"], r"nowhere/tasks\.md: there is no folder nowhere; make it first"),
     ],
 )

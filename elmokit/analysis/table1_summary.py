@@ -1,10 +1,11 @@
-"""Table 1 in numbers and words: means over seeds, error reductions, a page of Markdown.
+"""Table 1 in numbers and words: means over seeds, error reductions, a page of Markdown, every run as JSON.
 
 A mean over fewer seeds than were asked for says so wherever it is shown.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -25,9 +26,13 @@ be set beside one of the paper's.
 
 The three arms of a row have the same recipe, data and seeds, and differ in ELMo alone: none; the layers of a biLM of
 the same shape that has learned nothing (another one for every seed), so that width alone is not credited; the layers of
-the biLM. The best weights are chosen on dev, and test is read once. Scores are in percent, with the standard deviation
-over the seeds; where not all of these are finished, n is how many are. The error reduction is the share that ELMo takes
-off the baseline's distance to 100."""
+the biLM. A seed gives all arms the same batches in the same order. It draws weights and dropout one after the other, so
+that the arms with a biLM, which have the same shapes, begin alike, and the narrower baseline with other draws.
+
+The best weights are chosen on dev, and test is read once. Scores are in percent, with the standard deviation over the
+seeds; where not all of these are finished, n is how many are. The error reduction is the share that ELMo takes off the
+baseline's distance to 100. Seconds are of the clock, whatever else ran beside. Wikigold and SQuAD are texts of
+Wikipedia: a biLM that learned from Wikipedia may have read them, though not what is asked of them."""
 
 
 def read_results(run_dir: Path, datasets: Sequence[DataSet], *, num_seeds: int) -> Results:
@@ -95,9 +100,16 @@ def verdict(datasets: Sequence[DataSet], results: Results) -> str:
 
 
 def to_markdown(
-    run_dir: Path, datasets: Sequence[DataSet], results: Results, *, num_seeds: int, facts: Mapping[str, str]
+    run_dir: Path,
+    datasets: Sequence[DataSet],
+    results: Results,
+    *,
+    num_seeds: int,
+    facts: Mapping[str, str],
+    notes: Sequence[str],
+    runs_file: str,
 ) -> str:
-    """The table as a page to keep. ``facts`` are of the machine and the command."""
+    """The table as a page to keep. ``facts`` are of the machine and the command; ``runs_file`` has `to_json_lines`."""
     inputs = read_inputs(run_dir)
     of_runs = [
         read_facts(run_folder(run_dir, dataset, arm, seed)) for dataset, arm, seed in _finished(datasets, results)
@@ -114,6 +126,8 @@ def to_markdown(
     parts = [
         "# The six tasks, with and without ELMo",
         INTRODUCTION,
+        *notes,
+        f"Every run with its recipe is in [{runs_file}]({runs_file}).",
         "\n".join(f"- {name}: {value}" for name, value in facts.items()),
         _scores_table(datasets, results, num_seeds=num_seeds),
         verdict(datasets, results),
@@ -123,6 +137,20 @@ def to_markdown(
         _runs_table(run_dir, datasets, results, num_seeds=num_seeds),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def to_json_lines(run_dir: Path, datasets: Sequence[DataSet], results: Results) -> str:
+    """What the table is made from, and then every finished run, an object a line; of paths only the names."""
+    lines: list[dict[str, object]] = [{"inputs": read_inputs(run_dir)}]
+    for dataset, arm, seed in _finished(datasets, results):
+        folder = run_folder(run_dir, dataset, arm, seed)
+        result = json.loads((folder / RESULT).read_bytes())
+        for part, key in (("words", "file"), ("elmo", "model")):
+            if result["recipe"][part][key] is not None:
+                result["recipe"][part][key] = Path(result["recipe"][part][key]).name
+        facts = asdict(read_facts(folder))
+        lines.append({"row": dataset.name, "arm": arm, "seed": seed, "facts": facts, "result": result})
+    return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
 
 
 def _scores_table(datasets: Sequence[DataSet], results: Results, *, num_seeds: int) -> str:

@@ -15,7 +15,7 @@ from elmokit.errors import ElmokitError, InputError, OutputError
 from elmokit.weights.bundled import EN_SMALL, find_model
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from elmokit.analysis.datasets import DataSet
     from elmokit.analysis.table1 import Failed, TableRun
@@ -71,7 +71,14 @@ def table1(
     recipes: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where ner.toml and so on are.  [default: ours]")
     ] = None,
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the table as Markdown.")] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.md", help="Also write the table as Markdown, and every run as JSON beside it."),
+    ] = None,
+    note: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A paragraph for that page; can be given several times."),
+    ] = None,
     only_print: Annotated[bool, typer.Option("--only-print", help="Run nothing; print what there is.")] = False,
 ) -> None:
     """Six tasks without ELMo, with an untrained biLM, and with ELMo.
@@ -85,9 +92,12 @@ def table1(
 
     if save is not None and not save.absolute().parent.is_dir():  # found out now, not after a night
         raise OutputError(f"{save}: there is no folder {save.parent}; make it first, or write elsewhere")
+    if note and save is None:
+        raise InputError("--note is a paragraph of the page; say with --save where to write it")
     datasets = choose_datasets([name for name in tasks.split(",") if name])
     if only_print:
-        _show(datasets, read_results(run_dir, datasets, num_seeds=seeds), run_dir, num_seeds=seeds, save=save)
+        results = read_results(run_dir, datasets, num_seeds=seeds)
+        _show(datasets, results, run_dir, num_seeds=seeds, save=save, notes=note or [])
         return
     if data is None:
         raise InputError("no data; name its folder with --data, or --only-print what there is")
@@ -95,7 +105,7 @@ def table1(
     is_over, shown = _run(runs, data, run_dir)
     finished = {(run.dataset.name, run.arm, run.seed): read_result(run.folder, run.recipe) for run in runs}
     results = {key: one for key, one in finished.items() if one is not None}
-    _show(datasets, results, run_dir, num_seeds=seeds, save=save)
+    _show(datasets, results, run_dir, num_seeds=seeds, save=save, notes=note or [])
     if not is_over:
         raise KeyboardInterrupt(f"the runs are saved in {run_dir}, the same command goes on from there")
     if shown.failed:
@@ -152,18 +162,42 @@ def _run(runs: "list[TableRun]", data: Path, run_dir: Path) -> "tuple[bool, Tabl
 
 
 def _show(
-    datasets: "Sequence[DataSet]", results: "Results", run_dir: Path, *, num_seeds: int, save: Path | None
+    datasets: "Sequence[DataSet]",
+    results: "Results",
+    run_dir: Path,
+    *,
+    num_seeds: int,
+    save: Path | None,
+    notes: "Sequence[str]",
 ) -> None:
     from elmokit.analysis.facts import gather_facts
-    from elmokit.analysis.table1_summary import to_markdown
+    from elmokit.analysis.table1_summary import to_json_lines, to_markdown
     from elmokit.atomic import atomic_file
     from elmokit.cli.table_display import print_table
 
     print_table(datasets, results, num_seeds=num_seeds)
-    if save is not None:
-        # Of a path only the name: where someone's files are says nothing.
-        command = [Path(word).name if Path(word).exists() else word for word in sys.argv[1:]]
-        page = to_markdown(run_dir, datasets, results, num_seeds=num_seeds, facts=gather_facts(["elmokit", *command]))
-        with atomic_file(save) as new:
-            new.write_text(page, "utf-8")
-        say(f"the table is in {save}")
+    if save is None:
+        return
+    runs_file = save.with_name(f"{save.stem}-runs.jsonl")
+    page = to_markdown(
+        run_dir,
+        datasets,
+        results,
+        num_seeds=num_seeds,
+        facts=gather_facts(["elmokit", *_without_notes(sys.argv[1:])]),
+        notes=notes,
+        runs_file=runs_file.name,
+    )
+    for path, text in ((runs_file, to_json_lines(run_dir, datasets, results)), (save, page)):
+        with atomic_file(path) as new:
+            new.write_text(text, "utf-8")
+    say(f"the table is in {save}, its runs in {runs_file}")
+
+
+def _without_notes(words: "Sequence[str]") -> "Iterator[str]":
+    """The command without the paragraphs that stand on the page; of a path only the name: where it is says nothing."""
+    is_note = False
+    for word in words:
+        if not is_note and word.partition("=")[0] != "--note":
+            yield Path(word).name if Path(word).exists() else word
+        is_note = word == "--note"
