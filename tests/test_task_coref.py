@@ -14,7 +14,7 @@ import pytest
 import torch
 from coref_stories import stories, story
 from torch import Tensor, nn
-from toy_inputs import LetterLayers
+from toy_inputs import Call, LetterLayers, assert_half_is_dropped, calls_in_training
 
 from elmokit.config import read_recipe
 from elmokit.errors import InputError
@@ -272,6 +272,39 @@ def test_elmo_adds_its_mixes_and_what_is_wider_for_it_and_nothing_else(place: st
     baseline, _, _ = build(recipe(), examples)
     with_elmo, _, _ = build(recipe(elmo=place), examples)
     assert count_parameters(with_elmo) - count_parameters(baseline) == added
+
+
+@pytest.mark.parametrize("place", ["input", "output"])
+def test_what_the_mix_of_a_place_gives_is_read(place: str) -> None:
+    examples = stories(1)
+    model, labels, made = build(recipe(elmo=place), examples)
+    batch = batch_of(examples, labels, made)
+    before = model.eval().loss(batch).item()
+    with torch.no_grad():
+        getattr(model.tokens, f"{place}_mix").gamma.zero_()
+    assert abs(model.loss(batch).item() - before) > 1e-3
+
+
+def calls_on_a_sentence(**dropout: float) -> dict[str, list[Call]]:
+    examples = [story("[1 ann ] met [2 ben ] and [2 he ] saw [1 her ]")]
+    sizes = SIZES | {"input_dropout": 0.0, "dropout": 0.0} | dropout
+    model, labels, made = build(recipe(elmo="both").model_copy(update={"model": sizes}), examples)
+    return calls_in_training(model, batch_of(examples, labels, made))
+
+
+def test_encoder_and_heads_read_the_same_dropped_inputs() -> None:
+    calls = calls_on_a_sentence(input_dropout=0.5)
+    (tokens,), (encoder,), (spans,) = calls["tokens"], calls["encoder"], calls["spans"]
+    assert_half_is_dropped(encoder.read[0], tokens.made.inputs_BTE, one_mask=False)
+    assert torch.equal(spans.read[0], encoder.read[0][0])
+
+
+def test_contexts_are_dropped_and_the_elmo_beside_them_is_not() -> None:
+    calls = calls_on_a_sentence(dropout=0.5)
+    (tokens,), (encoder,), (spans,) = calls["tokens"], calls["encoder"], calls["spans"]
+    contexts_TC, elmo_TD = spans.read[1].tensor_split([encoder.made.shape[2]], dim=1)
+    assert_half_is_dropped(contexts_TC[None], encoder.made, one_mask=False)
+    assert torch.equal(elmo_TD, tokens.made.elmo_BTD[0])
 
 
 def test_the_default_model_is_that_of_the_paper() -> None:

@@ -10,7 +10,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from toy_inputs import LAYER_DIM, NUM_LAYERS, batch_of, make_columns, make_model, stir
+from toy_inputs import (
+    LAYER_DIM,
+    NUM_LAYERS,
+    assert_half_is_dropped,
+    batch_of,
+    calls_in_training,
+    make_columns,
+    make_model,
+    stir,
+)
 
 from elmokit.errors import InputError
 from elmokit.readers.conll2003 import TaggedSentence
@@ -128,6 +137,28 @@ def test_elmo_adds_its_mixes_and_what_is_wider_for_it_and_nothing_else(place: st
     baseline = make_model(TASK, make_columns(TASK, TALES), labels, **SIZES)
     with_elmo = make_model(TASK, make_columns(TASK, TALES, place=place), labels, **SIZES)
     assert count_parameters(with_elmo) - count_parameters(baseline) == added
+
+
+@pytest.mark.parametrize("place", ["input", "output"])
+def test_what_the_mix_of_a_place_gives_is_read(place: str):
+    labels, columns = TASK.learn_labels(TALES), make_columns(TASK, TALES, place=place)
+    model = stir(make_model(TASK, columns, labels, **SIZES))
+    before = believe(TASK, model, columns, labels, TALES, batch_size=6)
+    with torch.no_grad():
+        getattr(model.tokens, f"{place}_mix").gamma.zero_()
+    after = believe(TASK, model, columns, labels, TALES, batch_size=6)
+    assert np.abs(before[0].emissions_TK - after[0].emissions_TK).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["lower", "upper"])
+def test_an_lstm_reads_its_input_through_one_dropout_mask_a_sentence(name: str):
+    labels, columns = TASK.learn_labels(TALES), make_columns(TASK, TALES, place="both")
+    model = make_model(TASK, columns, labels, **(SIZES | {"dropout": 0.5}))
+    calls = calls_in_training(model, batch_of(TASK, TALES, labels, columns))
+    (tokens,), (lower,) = calls["tokens"], calls["lower"]
+    given = {"lower": tokens.made.inputs_BTE, "upper": torch.cat([lower.made, tokens.made.elmo_BTD], dim=2)}
+    (lstm,) = calls[name]
+    assert_half_is_dropped(lstm.read[0], given[name], one_mask=True)
 
 
 def test_the_default_model_is_that_of_the_paper():

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from toy_inputs import LetterLayers
+from toy_inputs import Call, LetterLayers, assert_half_is_dropped, calls_in_training
 
 from elmokit.config import read_recipe
 from elmokit.errors import ElmokitWarning, InputError
@@ -195,6 +195,38 @@ def test_the_layers_are_joined_as_the_paper_has_them():
     end = model.end_reader(torch.cat([whole, start], dim=2), mask_BT)
     expected = [model.start_score(start)[0, :, 0].log_softmax(0), model.end_score(end)[0, :, 0].log_softmax(0)]
     torch.testing.assert_close(model(batch)[0], torch.stack(expected), atol=1e-5, rtol=0)
+
+
+def calls_on_questions() -> dict[str, list[Call]]:
+    examples = tales(2)
+    model, made = build(recipe(elmo="both").model_copy(update={"model": SIZES | {"dropout": 0.5}}), examples)
+    return calls_in_training(model, batch_of(examples, made))
+
+
+def test_dropout_is_around_the_encoder_of_both_texts_and_not_on_the_elmo_beside_it():
+    calls = calls_on_questions()
+    (attention,) = calls["attention"]
+    for tokens, encoder, attended_BTD in zip(calls["tokens"], calls["encoder"], attention.read[::2], strict=True):
+        encoded_BTH, elmo_BTD = attended_BTD.tensor_split([encoder.made.shape[2]], dim=2)
+        assert_half_is_dropped(encoder.read[0], tokens.made.inputs_BTE, one_mask=True)
+        assert_half_is_dropped(encoded_BTH, encoder.made, one_mask=True)
+        assert torch.equal(elmo_BTD, tokens.made.elmo_BTD)
+
+
+def test_dropout_is_around_the_reader():
+    calls = calls_on_questions()
+    (attention,), (reader,), (self_attention,) = calls["attention"], calls["reader"], calls["self_attention"]
+    assert_half_is_dropped(reader.read[0], attention.made.relu(), one_mask=True)
+    assert_half_is_dropped(self_attention.read[0], reader.made, one_mask=True)
+
+
+def test_start_and_end_read_the_residual_through_the_same_dropout():
+    calls = calls_on_questions()
+    (attention,), (self_merge,) = calls["attention"], calls["self_merge"]
+    (start_reader,), (end_reader,) = calls["start_reader"], calls["end_reader"]
+    residual_BTH = attention.made.relu() + self_merge.made.relu()
+    assert_half_is_dropped(start_reader.read[0], residual_BTH, one_mask=True)
+    assert torch.equal(end_reader.read[0], torch.cat([start_reader.read[0], start_reader.made], dim=2))
 
 
 def test_the_question_matters_and_so_does_its_last_word():

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from toy_inputs import LetterLayers
+from toy_inputs import LetterLayers, calls_in_training
 
 from elmokit.config import read_recipe
 from elmokit.errors import InputError
@@ -208,6 +208,26 @@ def test_what_the_mix_of_a_place_gives_is_read(place: str):
         getattr(model.tokens, f"{place}_mix").gamma.zero_()
     after = believe(TASK, model, made, labels, examples, batch_size=3)
     assert np.abs(before[0] - after[0]).max() > 1e-3
+
+
+def test_the_predicate_alone_is_marked():
+    examples = tales(3)
+    model, labels, made = build(recipe(), examples)
+    (encoder,) = calls_in_training(model, batch_of(examples, labels, made))["encoder"]
+    marks_BTD = encoder.read[0][:, :, -SIZES["predicate_dim"] :]
+    for one, marks_TD in zip(examples, marks_BTD, strict=True):
+        marked = (marks_TD == model.mark.weight[1]).all(dim=1)
+        assert marked.nonzero().tolist() == [[one.predicate]]
+        assert (marks_TD[~marked] == model.mark.weight[0]).all()
+
+
+@pytest.mark.parametrize(("dropout", "num_losses"), [(0.0, 1), (0.5, 4)])
+def test_dropout_is_that_of_the_settings(dropout: float, num_losses: int):
+    examples = tales(3)
+    model, labels, made = build(recipe().model_copy(update={"model": SIZES | {"dropout": dropout}}), examples)
+    batch = batch_of(examples, labels, made)
+    assert len({model.train().loss(batch).item() for _ in range(4)}) == num_losses
+    assert len({model.eval().loss(batch).item() for _ in range(4)}) == 1
 
 
 def test_the_default_model_is_that_of_the_paper():

@@ -22,7 +22,7 @@ from elmokit.errors import ConfigError, ElmokitWarning, InputError, OutputError
 from elmokit.model.bilm import BiLM
 from elmokit.pretrain.checkpoint import load_newest
 from elmokit.tasks.evaluation import evaluate
-from elmokit.tasks.materials import TaskData, read_data
+from elmokit.tasks.materials import TaskData, gather_materials, read_data
 from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, TaskPlan, TaskStep
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import load_task_model
@@ -466,6 +466,15 @@ def test_words_are_of_the_part_that_is_learned_from_and_labels_of_all(tmp_path: 
     loaded = load_task_model(tmp_path / "run" / "model", expected_task=RHYMES)
     assert loaded.labels.tags == ("new", "plain", "rhyme")
     assert "x" not in loaded.columns.vocab.chars
+
+
+def test_words_characters_and_labels_of_development_data_are_not_learned(tmp_path: Path, vectors: str) -> None:
+    data = replace(toy_data(), dev=[Verse(("xyz",), ("echo",))])
+    materials = gather_materials(RHYMES, recipe(words=vectors), data, tmp_path / "layers")
+    words = {word for one in data.train for word in one.tokens}
+    assert set(materials.vocab.words) == words
+    assert set(materials.vocab.chars) == set("".join(words))
+    assert materials.labels.tags == ("plain", "rhyme")
 
 
 @pytest.mark.parametrize(

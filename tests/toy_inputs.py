@@ -1,9 +1,10 @@
 """Small invented inputs for task models: static vectors, and layers in which a token's neighbours show."""
 
 import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -115,3 +116,36 @@ def overfit(model: nn.Module, batch: Batch[Any], *, steps: int, learning_rate: f
         losses.append(loss.item())
     model.eval()
     return losses
+
+
+class Call(NamedTuple):
+    read: tuple[Any, ...]
+    made: Any
+
+
+def calls_in_training(model: nn.Module, batch: Batch[Any]) -> dict[str, list[Call]]:
+    """What each part of a model is given, and what it makes of it, while the model learns from a batch."""
+    calls: dict[str, list[Call]] = defaultdict(list)
+
+    def note(name: str):
+        def hook(_module: nn.Module, read: tuple[Any, ...], made: Any) -> None:
+            calls[name].append(Call(read, made))
+
+        return hook
+
+    for name, part in model.named_children():
+        part.register_forward_hook(note(name))
+    torch.manual_seed(4)
+    with torch.no_grad():
+        model.train().loss(batch)
+    return calls
+
+
+def assert_half_is_dropped(values_BTD: Tensor, given_BTD: Tensor, *, one_mask: bool) -> None:
+    """About half of what was given is zero, the rest twice as large; with one mask, in all places of a sequence."""
+    there, kept = given_BTD != 0, values_BTD != 0
+    share = kept[there].float().mean().item()
+    assert 0.2 < share < 0.8, f"{share:.0%} of the values are kept"
+    assert torch.equal(values_BTD, 2 * given_BTD * kept), "what is kept is not twice as large"
+    partly_BD = (there & kept).any(dim=1) & (there & ~kept).any(dim=1)
+    assert partly_BD.any() != one_mask, f"{partly_BD.sum()} of {partly_BD.numel()} masks differ from place to place"
