@@ -122,7 +122,7 @@ def overlap_table(sets: Iterable[TestSet], read: set[str]) -> Iterator[str]:
     for one in sets:
         sentences, shares = one.all_sentences(), one.shares(read)
         found = len(sentences & read)
-        counts = (sum(share > 0 for share in shares), sum(share >= 0.5 for share in shares))
+        counts = [f"{sum(share >= least for share in shares):,}" for least in (sys.float_info.min, 0.5)]
         share = f"{found / len(sentences):.1%}" if sentences else NOTHING
         rows.append((one.dataset.title, f"{len(sentences):,}", f"{found:,}", share, f"{len(shares):,}", *counts))
     return as_table(("data", "sentences", "of these read", "share", "examples", "read in part", "half or more"), rows)

@@ -231,6 +231,18 @@ def test_predict_reads_standard_input_and_leaves_blank_lines_out(home, capfd, mo
     assert capfd.readouterr().out == "[PER Ada] saw [LOC Oslo] .\n[PER Bo] met [LOC Rome] .\n"
 
 
+def test_a_typed_line_that_cannot_be_read_is_told_and_the_next_one_answered(home, capfd, monkeypatch):
+    assert cli.run([*train(home, "snli"), "--run-dir", "snli"]) == 0
+    capfd.readouterr()
+    typed = io.TextIOWrapper(io.BytesIO(b"Ada saw Oslo.\nAda saw Oslo.\tAda was there.\n"))
+    typed.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", typed)
+    assert cli.run(["task", "predict", "snli", "snli/model", "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["line"] == 1
+    assert err.splitlines()[1].startswith("elmokit: standard input, line 1: 'Ada saw Oslo.' is no pair of sentences")
+
+
 def test_predict_takes_tokens_as_they_are_or_another_languages_rules(home, capfd):
     Path("text.txt").write_text("Ada a quitté l'Université\n")
     found = {}

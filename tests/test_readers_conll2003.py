@@ -76,7 +76,7 @@ def test_docstart_lines_count_documents_and_are_no_tokens(tmp_path: Path, text: 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("Ada", r"1 columns in 'Ada', but there must be 2 to 4"),
+        ("Ada", r"1 column in 'Ada', but there must be 2 to 4, .*; give it its tag"),
         ("Ada x x x B-PER", r"5 columns .* but there must be 2 to 4"),
         ("Ada NNP B-PER", r"3 columns in 'Ada NNP B-PER', but 2 in the lines before"),
         ("\tO", r"column 1 of '\\tO' is empty"),

@@ -267,7 +267,9 @@ def test_a_finished_run_is_tested_on_other_data_when_that_is_asked_for(tmp_path:
         (finished,) = of_kind(Finished, run(tmp_path / "run", recipe(), data=replace(toy_data(), read_test=read_test)))
         return finished
 
-    untested, tested, tested_otherwise = finish(None), finish(3), finish(4)
+    untested, tested = finish(None), finish(3)
+    with pytest.warns(ElmokitWarning, match="run: was tested on other data before; the scores on these take the place"):
+        tested_otherwise = finish(4)
     assert untested.test is None
     assert tested.test is not None
     assert tested_otherwise.test is not None
@@ -377,20 +379,78 @@ def test_more_epochs_go_on_as_if_they_had_been_asked_for_at_first(tmp_path: Path
     assert_same_bits(tmp_path / "long", tmp_path / "longer")
 
 
-def test_fewer_epochs_end_a_run_where_it_is(tmp_path: Path) -> None:
+def test_fewer_epochs_end_a_run_sooner(tmp_path: Path) -> None:
+    run(tmp_path / "short", recipe(epochs=3))
     run(tmp_path / "run", recipe(epochs=9), when=stopped_at(16))
-    entries = run(tmp_path / "run", recipe(epochs=1))
-    assert of_kind(TaskStep, entries) == []
-    assert of_kind(Finished, entries)[0].step == 16
+    run(tmp_path / "run", recipe(epochs=3))
+    assert_same_bits(tmp_path / "short", tmp_path / "run")
+
+
+def test_fewer_epochs_than_were_learned_are_refused(tmp_path: Path) -> None:
+    run(tmp_path / "run", recipe(epochs=3))
+    before = {name: (tmp_path / "run" / name).read_bytes() for name in ("result.json", "recipe.json")}
+    told = r"run: the run there has taken 24 steps, and 16 are all of training\.epochs = 2; give more epochs"
+    with pytest.raises(ConfigError, match=told):
+        run(tmp_path / "run", recipe(epochs=2))
+    assert {name: (tmp_path / "run" / name).read_bytes() for name in before} == before
+
+
+@pytest.mark.parametrize(("before", "now"), [(None, 4), (3, 2)])
+def test_less_patience_than_the_run_had_is_refused(tmp_path: Path, before: int | None, now: int) -> None:
+    run(tmp_path / "run", recipe(patience=before), when=stopped_at(8))
+    with pytest.raises(ConfigError, match=rf"\(training\.patience was {before}, now {now}\); name another run folder"):
+        run(tmp_path / "run", recipe(patience=now))
+    run(tmp_path / "run", recipe(patience=None if before is None else before + 1))
+
+
+def test_a_run_of_another_task_is_told_as_that(tmp_path: Path) -> None:
+    run(tmp_path / "run", recipe(epochs=1))
+    asked = recipe(epochs=1).model_copy(update={"task": "tales"})
+    with pytest.raises(ConfigError, match="run: is a run of the task rhymes, not of tales; name another run folder"):
+        run(tmp_path / "run", asked, task=replace(RHYMES, name="tales"))
+
+
+def test_of_many_differences_some_are_told(tmp_path: Path) -> None:
+    run(tmp_path / "run", recipe(epochs=1))
+    asked = recipe(epochs=1, learning_rate=0.5, seed=6, ema=0.9, clip_norm=1.0, batch_size=4)
+    with pytest.raises(ConfigError) as refused:
+        run(tmp_path / "run", asked)
+    told = "training.batch_size was 8, now 4; training.learning_rate was 0.02, now 0.5; training.clip_norm was None"
+    assert str(refused.value).startswith(
+        f"{tmp_path / 'run'}: the run there began otherwise ({told}, now 1.0; and 2 more)"
+    )
 
 
 def test_a_run_that_is_shortened_before_its_first_look_has_one(tmp_path: Path) -> None:
-    run(tmp_path / "run", recipe(epochs=9, evaluate_every=50), when=stopped_at(20))
+    run(tmp_path / "run", recipe(epochs=90, batch_size=64, evaluate_every=50), when=stopped_at(20))  # a step an epoch
     reached = load_newest(tmp_path / "run" / "checkpoints").step
     assert reached < 50
-    entries = run(tmp_path / "run", recipe(epochs=1, evaluate_every=50))
+    entries = run(tmp_path / "run", recipe(epochs=reached, batch_size=64, evaluate_every=50))
+    assert of_kind(TaskStep, entries) == []
     assert [look.step for look in of_kind(DevScores, entries)] == [reached]
     assert of_kind(Finished, entries)[0].best_step == reached
+
+
+def test_a_run_that_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.txt"):
+        run(tmp_path / "run", recipe(words=str(tmp_path / "nowhere.txt")))
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(InputError, match=r"nowhere\.txt"):
+        run(tmp_path / "mine", recipe(words=str(tmp_path / "nowhere.txt")))
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_test_data_that_cannot_be_read_cost_nothing_of_what_was_learned(tmp_path: Path) -> None:
+    def fail() -> Sequence[Any]:
+        raise InputError("test.txt, line 2: no verse")
+
+    told = r"^test\.txt, line 2: no verse; what was learned is kept, and the same command goes on with the test$"
+    with pytest.raises(InputError, match=told):
+        run(tmp_path / "run", recipe(), data=replace(toy_data(), read_test=fail))
+    entries = run(tmp_path / "run", recipe())
+    assert of_kind(TaskStep, entries) == []
+    assert of_kind(Finished, entries)[0].test is not None
 
 
 def test_a_run_that_was_killed_before_its_result_was_written_writes_it(tmp_path: Path) -> None:

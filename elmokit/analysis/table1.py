@@ -233,7 +233,8 @@ def _make_run(
         task = get_task(run.dataset.task)
         model = train_task(task, run.recipe, noted, run.folder, report=hear, stop=stop, layers_dir=layers_dir)
     except (ConfigError, InputError, MissingExtraError) as error:
-        report(run, Failed(f"{run.folder}: {error}"))
+        told = str(error)
+        report(run, Failed(told if told.startswith(str(run.folder)) else f"{run.folder}: {told}"))
         return True
     except (RuntimeError, MemoryError) as error:  # torch's: one run less is no reason to lose a night
         report(run, Failed(f"{run.folder}: {type(error).__name__}: {error}"))

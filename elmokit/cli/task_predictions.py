@@ -48,21 +48,37 @@ def load_models(task_name: str, folders: Sequence[Path]) -> list[LoadedTask]:
     return [load_task_model(folder, expected_task=task, shared=shared) for folder in folders]
 
 
-def read_asked(task: AnyTask, lines: Iterable[Line], rules: TextRules) -> Iterator[Asked]:
-    """The examples of text, blank lines left out; a line that cannot be read is told with its file and number."""
+def read_asked(
+    task: AnyTask, lines: Iterable[Line], rules: TextRules, *, refuse: Callable[[InputError], None] | None = None
+) -> Iterator[Asked]:
+    """The examples of text, blank lines left out; a line that cannot be read is told with its file and number.
+
+    Whoever types can mend it at once: with ``refuse``, which is told, the next line is read.
+    """
     for unit in _units(lines, by_paragraph=task.name in BY_PARAGRAPH):
-        number, line = unit[0]
-        place = f"{'standard input' if line.path == STDIN else line.path}, line {line.number}"
         try:
-            examples = task.read_text([line.text for _, line in unit], rules)
+            examples = _read_unit(task, [line for _, line in unit], rules)
         except InputError as error:
-            told = str(error)  # it counts from the first of the lines that it was given
-            told = told.removeprefix("line 1") if told.startswith("line 1") else f": {told}"
-            raise InputError(f"{place}{told}") from error
+            if refuse is None:
+                raise
+            refuse(error)
+            continue
         for example in examples:
-            if not all(tokens for column in task.sequences(example) for tokens in column):
-                raise InputError(f"{place}: no words in {line.text[:80]!r}; leave the line out")
-            yield Asked(number, example)
+            yield Asked(unit[0][0], example)
+
+
+def _read_unit(task: AnyTask, lines: Sequence[Line], rules: TextRules) -> list[Any]:
+    first = lines[0]
+    place = f"{'standard input' if first.path == STDIN else first.path}, line {first.number}"
+    try:
+        examples = list(task.read_text([line.text for line in lines], rules))
+    except InputError as error:
+        told = str(error)  # it counts from the first of the lines that it was given
+        told = told.removeprefix("line 1") if told.startswith("line 1") else f": {told}"
+        raise InputError(f"{place}{told}") from error
+    if any(not tokens for example in examples for column in task.sequences(example) for tokens in column):
+        raise InputError(f"{place}: no words in {first.text[:80]!r}; leave the line out")
+    return examples
 
 
 def show(task: AnyTask, asked: Asked, prediction: Any, *, as_json: bool) -> None:

@@ -190,13 +190,13 @@ def predict(
     # Who types sentences wants each answered, and who sees the answers needs no count of them.
     with nullcontext(_ignore) if sys.stdout.isatty() else count_shown(total=None) as count:
         num_shown = 0
-        for asked, prediction in answer(
-            models, read_asked(task, lines, rules), at_once=1 if is_typed else AT_ONCE, count=count
-        ):
+        examples = read_asked(task, lines, rules, refuse=(lambda error: say(str(error))) if is_typed else None)
+        for asked, prediction in answer(models, examples, at_once=1 if is_typed else AT_ONCE, count=count):
             show(task, asked, prediction, as_json=as_json)
             num_shown += 1
     if not num_shown:
-        raise InputError(f"no text in {', '.join(paths)}; expected {expected}")
+        named = ("standard input" if path == STDIN else path for path in paths)
+        raise InputError(f"no text in {', '.join(named)}; expected {expected}")
 
 
 def _ignore(_: int) -> None:

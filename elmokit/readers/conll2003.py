@@ -71,8 +71,9 @@ def _check(line: Line, cells: list[str], *, num_columns: int) -> None:
     place = f"{line.path}, line {line.number}"
     if len(cells) not in NUM_COLUMNS:
         raise InputError(
-            f"{place}: {len(cells)} columns in {line.text!r}, but there must be {NUM_COLUMNS[0]} to {NUM_COLUMNS[-1]}, "
-            "the token first and its tag last; take the other columns out"
+            f"{place}: {len(cells)} column{'s' * (len(cells) != 1)} in {line.text!r}, but there must be "
+            f"{NUM_COLUMNS[0]} to {NUM_COLUMNS[-1]}, the token first and its tag last; "
+            f"{'give it its tag' if len(cells) < NUM_COLUMNS[0] else 'take the other columns out'}"
         )
     if len(cells) != num_columns:
         raise InputError(

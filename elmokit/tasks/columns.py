@@ -225,4 +225,7 @@ def _check_parts(recipe: TaskRecipe, vectors: StaticVectors | None, layers: Laye
         )
     elmo_is_input = reads_elmo(recipe) and elmo.place != "output"
     if vectors is None and recipe.chars is None and not elmo_is_input:
-        raise ConfigError("the model would read nothing; set words.file, chars, or elmo.model with place 'input'")
+        raise ConfigError(
+            "the model would read nothing; give it static vectors (--vectors, words.file), characters of its own "
+            "(chars), or a biLM at the input (--elmo, elmo.model)"
+        )

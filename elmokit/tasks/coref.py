@@ -163,7 +163,8 @@ def antecedent_loss(antecedents_MA: Tensor, clusters_M: Tensor) -> Tensor:
     Cluster 0 is none at all. Column k of the scores is the k + 1st span before.
     """
     num_spans, num_columns = antecedents_MA.shape
-    places_MA = torch.arange(num_spans)[:, None] - torch.arange(1, num_columns + 1)
+    device = antecedents_MA.device
+    places_MA = torch.arange(num_spans, device=device)[:, None] - torch.arange(1, num_columns + 1, device=device)
     right_MA = (clusters_M[places_MA.clamp(min=0)] == clusters_M[:, None]) & (clusters_M[:, None] > 0)
     right_MA &= places_MA >= 0
     scores = torch.cat([antecedents_MA.new_zeros(num_spans, 1), antecedents_MA], dim=1)
@@ -173,7 +174,7 @@ def antecedent_loss(antecedents_MA: Tensor, clusters_M: Tensor) -> Tensor:
 
 def _gold_clusters(scored: ScoredDocument, gold_G3: Tensor, max_width: int) -> Tensor:
     """The clusters of the kept spans, 0 of those that are no gold mention, (M,)."""
-    clusters_TW = torch.zeros(len(scored.starts_T), max_width, dtype=torch.int64)
+    clusters_TW = gold_G3.new_zeros(len(scored.starts_T), max_width)
     starts_G, lasts_G, clusters_G = gold_G3[gold_G3[:, 1] - gold_G3[:, 0] < max_width].unbind(dim=1)
     clusters_TW[starts_G, lasts_G - starts_G] = clusters_G
     return clusters_TW[scored.spans.starts_M, scored.spans.lasts_M - scored.spans.starts_M]

@@ -15,6 +15,7 @@ broken:
 import json
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import partial
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 from elmokit.atomic import remove_leftovers, write_json
+from elmokit.errors import ConfigError, ElmokitWarning, InputError
 from elmokit.pretrain.checkpoint import Checkpoint, Writer, load_newest
 from elmokit.pretrain.claim import claimed
 from elmokit.pretrain.distributed import World
@@ -79,7 +81,8 @@ def train_task(
     with claimed(run_dir, ALONE):
         remove_leftovers(run_dir)
         materials = gather_materials(task, recipe, data, run_dir / LAYERS if layers_dir is None else Path(layers_dir))
-        newest = _find_newest(run_dir / CHECKPOINTS, materials)
+        batches = TrainingBatches(task, materials.train, materials.labels, materials.columns, recipe.training)
+        newest = _find_newest(run_dir, materials, num_steps=recipe.training.epochs * batches.per_epoch)
         if newest is not None and (finished := _finished_before(run_dir, task, recipe, data)) is not None:
             report(finished)
             return run_dir / MODEL
@@ -87,7 +90,6 @@ def train_task(
         warn_of_unknown_labels(task, materials.labels, materials.dev, source="development data")
         if not _read_layers(task, materials, [*materials.train, *materials.dev], report=report, stop=stop):
             return None
-        batches = TrainingBatches(task, materials.train, materials.labels, materials.columns, recipe.training)
         learner = _begin(task, recipe, materials, batches)
         if newest is not None:
             learner.restore(newest)
@@ -107,13 +109,21 @@ def train_task(
     return None
 
 
-def _find_newest(folder: Path, materials: Materials) -> Checkpoint | None:
+def _find_newest(run_dir: Path, materials: Materials, *, num_steps: int) -> Checkpoint | None:
     """The run's newest checkpoint, if there is one; what it cannot go on with is refused."""
+    folder = run_dir / CHECKPOINTS
     if folder.is_dir():
         remove_leftovers(folder)
     newest = load_newest(folder)
-    if newest is not None:
-        check_origin(newest.facts["follows"], materials.origin)
+    if newest is None:
+        return None
+    check_origin(newest.facts["follows"], materials.origin, folder=run_dir)
+    if newest.step > num_steps:
+        epochs = materials.columns.recipe.training.epochs
+        raise ConfigError(
+            f"{run_dir}: the run there has taken {newest.step:,} steps, and {num_steps:,} are all of training.epochs = "
+            f"{epochs}; give more epochs, or name another run folder"
+        )
     return newest
 
 
@@ -204,14 +214,19 @@ def _finish(
     stop: threading.Event,
 ) -> bool:
     """Test the best weights, and save them; return False if ``stop`` came before that."""
-    if learner.best is None:  # so many epochs were taken off the recipe that no look was left
+    if learner.best is None:  # epochs were taken off the recipe up to here, and the first look with them
         tell(_look(task, learner, materials))
     best, recipe = learner.best, materials.columns.recipe
     assert best is not None
     learner.model.load_state_dict(best.weights)
     test = test_data = None
     if data.read_test is not None:
-        examples = data.read_test()
+        try:
+            examples = data.read_test()
+        except InputError as error:
+            raise InputError(
+                f"{error}; what was learned is kept, and the same command goes on with the test"
+            ) from error
         test_data = examples_fingerprint(task, examples, None)
         if not _read_layers(task, materials, examples, report=tell, stop=stop):
             return False
@@ -254,6 +269,12 @@ def _finished_before(run_dir: Path, task: AnyTask, recipe: TaskRecipe, data: Tas
         if not same_recipe(result["recipe"], recipe) or not (run_dir / MODEL).is_dir():
             return None
         if data.read_test is not None and result["test_data"] != examples_fingerprint(task, data.read_test(), None):
+            if result["test_data"] is not None:
+                warnings.warn(
+                    f"{run_dir}: was tested on other data before; the scores on these take the place of those",
+                    ElmokitWarning,
+                    stacklevel=3,
+                )
             return None
         return Finished(**{field.name: result[field.name] for field in fields(Finished)})
     except (OSError, ValueError, KeyError, TypeError):

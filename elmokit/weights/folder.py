@@ -173,7 +173,8 @@ def is_replaceable(folder: Path, *, form: str = FORMAT, known_files: Set[str] = 
 def _read_config(path: Path) -> FolderConfig:
     values = read_json_object(path)
     if values.get("format") != FORMAT:
-        raise ConfigError(f"{path}: format is {values.get('format')!r}; expected {FORMAT!r}, a model saved by elmokit")
+        hint = " (this one's is in the folder bilm)" if (path.parent / "bilm" / CONFIG).is_file() else ""
+        raise ConfigError(f"{path}: format is {values.get('format')!r}; expected {FORMAT!r}, a biLM of elmokit{hint}")
     version = values.get("version")
     if isinstance(version, int) and version > VERSION:
         raise ConfigError(
