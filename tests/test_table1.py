@@ -400,11 +400,15 @@ def test_the_command_makes_the_table_and_its_page(home, tmp_path, monkeypatch, c
     assert str(home) not in page
 
 
-def test_every_run_stands_beside_the_page(home, tmp_path, capfd):
+def test_every_run_stands_beside_the_page(home, tmp_path, monkeypatch, capfd):
     save = tmp_path / "tasks.md"
-    assert cli.run([*command(home, "--run-dir", str(home / "whole"), "--only-print", "--save", str(save))]) == 0
+    args = command(home, "--run-dir", str(home / "whole"), "--only-print", "--save", str(save))
+    monkeypatch.setattr("sys.argv", ["elmokit", *args])
+    assert cli.run(args) == 0
     capfd.readouterr()
-    assert "(tasks-runs.jsonl)" in save.read_text("utf-8")
+    page = save.read_text("utf-8")
+    assert "(tasks-runs.jsonl)" in page
+    assert str(tmp_path) not in page
     text = (tmp_path / "tasks-runs.jsonl").read_text("utf-8")
     first, *runs = map(json.loads, text.splitlines())
     assert first["inputs"] == json.loads((home / "whole" / "inputs.json").read_bytes())

@@ -199,5 +199,5 @@ def _without_notes(words: "Sequence[str]") -> "Iterator[str]":
     is_note = False
     for word in words:
         if not is_note and word.partition("=")[0] != "--note":
-            yield Path(word).name if Path(word).exists() else word
+            yield Path(word).name if Path(word).is_absolute() or Path(word).exists() else word
         is_note = word == "--note"
