@@ -57,6 +57,7 @@ def write_page(home: Path, *lines: str) -> str:
     return (home / "page.md").read_text("utf-8")
 
 
+@pytest.mark.long
 def test_what_was_read_is_counted_and_scored_apart(home, capfd):
     page = write_page(home, "Something else altogether, which is long enough.", OSLO.upper().replace(" .", "!"))
     counts, *scores = rows_of(page, "SQuAD, a part")
@@ -75,6 +76,7 @@ def test_what_was_read_is_counted_and_scored_apart(home, capfd):
     assert str(home) not in page
 
 
+@pytest.mark.long
 def test_a_row_that_was_not_read_is_not_scored(home):
     page = write_page(home, "Something else altogether, which is long enough.", "Rome")
     assert [row[2:] for row in rows_of(page, "SQuAD, a part")] == [["0", "0.0%", "3", "0", "0"]]

@@ -24,6 +24,7 @@ from elmokit.tasks.saved import load_task_model
 from elmokit.tasks.sst import CLASSES, TASK, Phrase, SSTModel, SSTSettings, plain_tokens
 from elmokit.tasks.table import get_task
 from elmokit.tasks.trainer import train_task
+from elmokit.text.tokens import TextRules
 from elmokit.weights.folder import save_folder
 from elmokit.weights.saved import SavedBiLM
 
@@ -208,7 +209,9 @@ def test_tokens_are_as_everyone_else_writes_them():
 
 
 def test_text_is_tokenised_like_the_treebank():
-    assert TASK.read_text(["It doesn't bore (much)."]) == [phrase("It doesn 't bore ( much ) .")]
+    expected = [phrase("It doesn 't bore ( much ) .")]
+    assert TASK.read_text(["It doesn't bore (much)."]) == expected
+    assert TASK.read_text(["It does n't bore -LRB- much -RRB- ."], TextRules(tokenized=True)) == expected
 
 
 @pytest.mark.parametrize("line", ["", " \t "])

@@ -149,8 +149,9 @@ def plain_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[Phrase]:
-    """A sentence a line."""
-    phrases = [Phrase(tuple(rules.tokens(line)), None) for line in lines]
+    """A sentence a line. Tokens that are given are taken for the treebank's, and read as those of its files are."""
+    plain = plain_tokens if rules.tokenized else tuple
+    phrases = [Phrase(plain(rules.tokens(line)), None) for line in lines]
     for number, phrase in enumerate(phrases, start=1):
         if not phrase.tokens:
             raise InputError(f"line {number}: no words; expected a sentence")
