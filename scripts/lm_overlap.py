@@ -44,7 +44,7 @@ is the least."""
 
 ABOUT_SCORES = """\
 Every model of the table on the examples of which nothing was read, and on those of which half or more was: mean and
-standard deviation over the seeds. The biLM has read the text alone; neither questions nor answers were in it."""
+standard deviation over the seeds. The biLM has read the text alone: no question, and not which words answer it."""
 
 
 @dataclass(frozen=True, eq=False)
