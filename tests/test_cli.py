@@ -310,7 +310,7 @@ def test_a_full_disk_is_one_line(folder, model):
         command = [sys.executable, "-m", "elmokit", "embed", "a.txt", "-o", "-", "-m", model, "--tokenized"]
         run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert run.returncode == 1
-    assert run.stderr == "elmokit: No space left on device\n"
+    assert run.stderr == "elmokit: cannot write: no space is left; free some, or write elsewhere\n"
 
 
 @pytest.mark.long

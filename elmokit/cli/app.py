@@ -1,5 +1,6 @@
 """The command itself: its name, its exit codes, and how every failure becomes one line."""
 
+import errno
 import os
 import sys
 import warnings
@@ -59,6 +60,8 @@ def run(args: list[str]) -> int:
     except MemoryError:
         return _fail(OUT_OF_MEMORY, FAILED, debug=debug)
     except OSError as error:
+        if error.errno == errno.ENOSPC and not error.filename:  # mostly standard output's: files are told by name
+            return _fail("cannot write: no space is left; free some, or write elsewhere", FAILED, debug=debug)
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", FAILED, debug=debug)
     except Exception as error:  # noqa: BLE001  the last resort: no traceback for a user who did not ask for one
