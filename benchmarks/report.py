@@ -54,7 +54,6 @@ class Report:
 
 
 COLUMNS = [field.name for field in fields(Row)]
-TREE = Path(__file__).parents[1].resolve()
 
 
 def spread(values: Sequence[float], form: str) -> str:
@@ -70,15 +69,8 @@ def judge(row: Row, goal: str, *, met: bool) -> Row:
 
 def gather_facts(*, hidden: Path) -> dict[str, str]:
     """Machine, versions, commit, date and command; of the path ``hidden`` the command shows only the name."""
-    return facts.gather_facts(["python", *(_shown(word, hidden) for word in sys.argv)])
-
-
-def _shown(word: str, hidden: Path) -> str:
-    """A word of the command as one types it in the source tree, without this machine's folders."""
-    path = Path(word)
-    if path.is_absolute() and path.is_relative_to(TREE):
-        return str(path.relative_to(TREE))
-    return path.name if path == hidden or path.is_absolute() else word
+    words = (hidden.name if Path(word) == hidden else facts.shown_word(word) for word in sys.argv)
+    return facts.gather_facts(["python", *words])
 
 
 def _markdown_row(cells: Sequence[str]) -> str:

@@ -4,24 +4,23 @@
 
 DATA is the folder of the data sets and RUNS that of a finished `elmokit reproduce table1`; the texts are what the biLM
 learned from, a sentence a line. A sentence counts as read if it stands there as a line, but for case, white space and
-punctuation; those of fewer than 40 letters and digits are left out, since they stand anywhere. Where the test set was
-read in part, every model of the row is scored on both parts: the examples of which nothing was read, and those of which
-half or more was.
+punctuation; those of fewer than 40 letters and digits are left out, since they stand anywhere. Where more than a
+hundredth of the test set's sentences was read, every model of the row is scored on both parts: the examples of which
+nothing was read, and those of which half or more was.
 """
 
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 from elmokit.analysis.datasets import DATASETS, DataSet
-from elmokit.analysis.facts import gather_facts
+from elmokit.analysis.facts import gather_facts, shown_word
 from elmokit.analysis.table1 import ARMS, run_folder
-from elmokit.analysis.table1_summary import ARM_TITLES, NOTHING
+from elmokit.analysis.table1_summary import ARM_TITLES, NOTHING, as_table, summarize
 from elmokit.atomic import atomic_file
 from elmokit.errors import ElmokitError, InputError
 from elmokit.tasks.evaluation import predict
@@ -32,6 +31,7 @@ from elmokit.text.lines import read_lines
 MIN_LETTERS = 40
 WORTH_SCORING = 0.01  # of a test set's sentences
 BATCH_SIZE = 32
+ALL, UNREAD, HALF_READ = "all", "nothing read", "half or more read"
 NO_LETTERS = re.compile(r"[\W_]+")
 SENTENCE_ENDS = re.compile(r"(?<=[.!?]) ")
 
@@ -71,9 +71,7 @@ def main() -> None:
     parser.add_argument("texts", nargs="+", help="what the biLM learned from")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the page, a .md file")
     args = parser.parse_args()
-    texts = [Path(text).name for text in args.texts]
-    named = ["scripts/lm_overlap.py", args.data.name, args.runs.name, *texts, "-o", f"results/{args.output.name}"]
-    facts = gather_facts(["python", *named])  # before the tree has the page in it
+    facts = gather_facts(["python", *map(shown_word, sys.argv)])  # before the tree has the page in it
     try:
         sets = [read_test_set(dataset, args.data) for dataset in DATASETS]
         read = find_read({sentence for one in sets for sentence in one.all_sentences()}, args.texts)
@@ -82,10 +80,10 @@ def main() -> None:
                 "# How much of the test sets the biLM has read",
                 INTRODUCTION,
                 "\n".join(f"- {name}: {value}" for name, value in facts.items()),
-                "\n".join(overlap_table(sets, read)),
+                overlap_table(sets, read),
                 "## Scores of both parts",
                 ABOUT_SCORES,
-                "\n".join(scores_table(sets, read, args.runs)),
+                scores_table(sets, read, args.runs),
             ]
         )
         with atomic_file(args.output) as part:
@@ -116,63 +114,60 @@ def find_read(sentences: set[str], texts: Sequence[str]) -> set[str]:
     return {bare for line in read_lines(texts) if (bare := as_compared(line.text)) in sentences}
 
 
-def overlap_table(sets: Iterable[TestSet], read: set[str]) -> Iterator[str]:
+def parts_of(one: TestSet, read: set[str]) -> dict[str, list[int]]:
+    """Which examples are in which part."""
+    shares = one.shares(read)
+    return {
+        ALL: list(range(len(shares))),
+        UNREAD: [place for place, share in enumerate(shares) if share == 0],
+        HALF_READ: [place for place, share in enumerate(shares) if share >= 0.5],
+    }
+
+
+def overlap_table(sets: Iterable[TestSet], read: set[str]) -> str:
     """Counts of sentences, each once, and of examples."""
     rows = []
     for one in sets:
-        sentences, shares = one.all_sentences(), one.shares(read)
-        found = len(sentences & read)
-        counts = [f"{sum(share >= least for share in shares):,}" for least in (sys.float_info.min, 0.5)]
+        sentences, parts = one.all_sentences(), parts_of(one, read)
+        found, num_examples = len(sentences & read), len(parts[ALL])
         share = f"{found / len(sentences):.1%}" if sentences else NOTHING
-        rows.append((one.dataset.title, f"{len(sentences):,}", f"{found:,}", share, f"{len(shares):,}", *counts))
-    return as_table(("data", "sentences", "of these read", "share", "examples", "read in part", "half or more"), rows)
+        counts = (len(sentences), found), (num_examples, num_examples - len(parts[UNREAD]), len(parts[HALF_READ]))
+        of_sentences, of_examples = ([f"{count:,}" for count in some] for some in counts)
+        rows.append([one.dataset.title, *of_sentences, share, *of_examples])
+    return as_table(["data", "sentences", "of these read", "share", "examples", "read in part", HALF_READ], rows)
 
 
-def scores_table(sets: Iterable[TestSet], read: set[str], runs: Path) -> Iterator[str]:
+def scores_table(sets: Iterable[TestSet], read: set[str], runs: Path) -> str:
     """The arms' scores of the rows that were read in part."""
     rows = []
     for one in sets:
         sentences = one.all_sentences()
         if len(sentences & read) <= WORTH_SCORING * len(sentences):
             continue
-        shares = one.shares(read)
-        parts = {
-            "all": range(len(shares)),
-            "nothing read": [place for place, share in enumerate(shares) if share == 0],
-            "half or more read": [place for place, share in enumerate(shares) if share >= 0.5],
-        }
-        scores = {arm: score_parts(one, arm, list(parts.values()), runs) for arm in ARMS}
-        for number, (name, places) in enumerate(parts.items()):
-            cells = [summarized([seed[number] for seed in scores[arm]]) for arm in ARMS]
-            rows.append((one.dataset.title, name, f"{len(places):,}", *cells))
-    return as_table(("data", "examples", "number", *(ARM_TITLES[arm] for arm in ARMS)), rows)
+        parts = parts_of(one, read)
+        scores = {arm: score_parts(one, arm, parts, runs) for arm in ARMS}
+        for name, places in parts.items():
+            cells = [summarize(scores[arm][name], num_seeds=len(scores[arm][name])) for arm in ARMS]
+            rows.append([one.dataset.title, name, f"{len(places):,}", *cells])
+    return as_table(["data", "examples", "number", *(ARM_TITLES[arm] for arm in ARMS)], rows)
 
 
-def score_parts(one: TestSet, arm: str, parts: Sequence[Sequence[int]], runs: Path) -> list[list[float]]:
-    """Each seed's score on each part."""
-    task, shared, found = get_task(one.dataset.task), SharedParts(), []
+def score_parts(one: TestSet, arm: str, parts: Mapping[str, Sequence[int]], runs: Path) -> dict[str, dict[int, float]]:
+    """Of each part that is not empty, the score of every seed."""
+    task, shared = get_task(one.dataset.task), SharedParts()
     folders = sorted(run_folder(runs, one.dataset, arm, 0).parent.glob("seed-*/model"))
     if not folders:
         raise InputError(f"{runs}: no finished run of {one.dataset.name}, {arm}; finish the table first")
-    for folder in folders:
+    found: dict[str, dict[int, float]] = {name: {} for name in parts}
+    for number, folder in enumerate(folders):
         print(f"{one.dataset.name}, {arm}, {folder.parent.name}", file=sys.stderr, flush=True)
         saved = load_task_model(folder, expected_task=task, shared=shared)
         said = predict(task, saved.model, saved.columns, saved.labels, one.examples, batch_size=BATCH_SIZE)
-        scores = [task.score([one.examples[k] for k in part], [said[k] for k in part]) for part in parts]
-        found.append([score[one.dataset.metric] for score in scores])
+        for name, part in parts.items():
+            if part:
+                scores = task.score([one.examples[place] for place in part], [said[place] for place in part])
+                found[name][number] = scores[one.dataset.metric]
     return found
-
-
-def summarized(scores: Sequence[float]) -> str:
-    spread = f" ± {100 * stdev(scores):.2f}" if len(scores) > 1 else ""
-    return f"{100 * mean(scores):.2f}{spread}"
-
-
-def as_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    yield f"| {' | '.join(headings)} |"
-    yield f"|{'---|' * len(headings)}"
-    for row in rows:
-        yield f"| {' | '.join(str(cell) for cell in row)} |"
 
 
 if __name__ == "__main__":

@@ -243,6 +243,13 @@ def test_a_typed_line_that_cannot_be_read_is_told_and_the_next_one_answered(home
     assert err.splitlines()[1].startswith("elmokit: standard input, line 1: 'Ada saw Oslo.' is no pair of sentences")
 
 
+def test_who_types_nothing_has_done_nothing_wrong(home, monkeypatch):
+    typed = io.TextIOWrapper(io.BytesIO(b""))
+    typed.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", typed)
+    assert cli.run(["task", "predict", "ner", model(home)]) == 0
+
+
 def test_predict_takes_tokens_as_they_are_or_another_languages_rules(home, capfd):
     Path("text.txt").write_text("Ada a quitté l'Université\n")
     found = {}

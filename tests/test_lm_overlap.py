@@ -72,7 +72,7 @@ def test_what_was_read_is_counted_and_scored_apart(home, capfd):
             assert cli.run(["task", "evaluate", "squad", model, str(home / "part.json.xz"), "--json"]) == 0
             assert cell == f"{100 * json.loads(capfd.readouterr().out)['f1']:.2f}"
     assert len({row[3] for row in scores}) == len(scores)
-    assert "- command: python scripts/lm_overlap.py data table1 lm.txt -o results/page.md" in page
+    assert "- command: python scripts/lm_overlap.py data table1 lm.txt -o page.md\n" in page
     assert str(home) not in page
 
 
@@ -80,3 +80,11 @@ def test_what_was_read_is_counted_and_scored_apart(home, capfd):
 def test_a_row_that_was_not_read_is_not_scored(home):
     page = write_page(home, "Something else altogether, which is long enough.", "Rome")
     assert [row[2:] for row in rows_of(page, "SQuAD, a part")] == [["0", "0.0%", "3", "0", "0"]]
+
+
+@pytest.mark.long
+def test_a_part_without_examples_has_no_score(home):
+    write_questions(home / "data" / "squad" / "test-small.json.xz", PARAGRAPHS[2:])
+    page = write_page(home, OSLO)
+    _, *scores = rows_of(page, "SQuAD, a part")
+    assert [row[2:] for row in scores[1:]] == [["0", "-", "-", "-"]] * 2

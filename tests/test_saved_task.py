@@ -27,7 +27,7 @@ from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import LoadedTask, SavedTask, SharedParts, build_model, load_task_model, save_task_model
 from elmokit.tasks.table import TASKS, get_task
 from elmokit.tasks.task import AnyTask
-from elmokit.weights.folder import save_folder
+from elmokit.weights.folder import load_folder, save_folder
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm
 from elmokit.weights.sums import write_sums
@@ -194,6 +194,14 @@ def test_the_command_line_loads_an_ensemble_together(tmp_path: Path) -> None:
     first, other = load_models("ner", [tmp_path / "0", tmp_path / "1"])
     assert other.embedder is first.embedder
     assert other.columns.vectors is first.columns.vectors
+
+
+def test_who_takes_a_task_model_for_a_bilm_is_told_where_that_is(folder: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"format is 'elmokit\.task'; expected .* \(this one's is in the folder bilm\)"
+    ):
+        load_folder(folder)
+    assert load_folder(folder / "bilm").config == make_bilm(0).config
 
 
 def test_the_folder_holds_no_pickle_and_a_card_with_the_scores(folder: Path) -> None:

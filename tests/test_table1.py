@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from toy_datasets import save_toy_bilm, write_data, write_home, write_tagged
 
 from elmokit import cli
 from elmokit.analysis.datasets import DATASETS, DataSet, choose_datasets
-from elmokit.analysis.facts import find_commit, gather_facts
+from elmokit.analysis.facts import TREE, find_commit, gather_facts, shown_word
 from elmokit.analysis.table1 import (
     ARMS,
     Failed,
@@ -31,8 +32,12 @@ from elmokit.cli.table_display import TableDisplay
 from elmokit.config import read_recipe
 from elmokit.errors import ConfigError, InputError, OutputError
 from elmokit.locking import locked
+from elmokit.tasks.batching import TrainingBatches
+from elmokit.tasks.learner import START, seeded
+from elmokit.tasks.materials import all_sequences, gather_materials
 from elmokit.tasks.progress import DevScores, Entry, Finished, TaskPlan
 from elmokit.tasks.recipe import ElmoSettings, TaskRecipe, WordSettings
+from elmokit.tasks.saved import build_model
 from elmokit.tasks.table import get_task
 
 TWO_ROWS = ["ner-wnut17", "snli"]
@@ -92,6 +97,26 @@ def test_arms_differ_in_elmo_alone_and_seeds_in_the_seed_alone(home, tmp_path):
         later = runs[name, "elmo", 1]
         assert differences(later, elmo) == {"training"}
         assert differences(later["training"], elmo["training"]) == {"seed"}
+
+
+def test_untrained_and_elmo_begin_with_the_same_weights_and_all_arms_have_the_same_batches(home, tmp_path):
+    begun = {}
+    for run in plan(home, tmp_path, rows=["snli"], num_seeds=1):
+        task = get_task(run.dataset.task)
+        data = run.dataset.read(task, *run.dataset.find_files(home / "data"))
+        materials = gather_materials(task, run.recipe, data, tmp_path / run.arm)
+        if materials.layers is not None:
+            materials.layers.add(all_sequences(task, materials.train))
+        batches = TrainingBatches(task, materials.train, materials.labels, materials.columns, run.recipe.training)
+        with seeded(run.seed, START):
+            model = build_model(task, run.recipe, materials.labels, materials.columns)
+        begun[run.arm] = model.state_dict(), [batches.make(step) for step in range(2 * batches.per_epoch)]
+    (_, of_baseline), (untrained, of_untrained), (elmo, of_elmo) = (begun[arm] for arm in ARMS)
+    assert all(torch.equal(untrained[name], elmo[name]) for name in elmo)
+    for one, *others in zip(of_baseline, of_untrained, of_elmo, strict=True):
+        assert all(torch.equal(one.target.classes_B, other.target.classes_B) for other in others)
+        for column, *theirs in zip(one.columns, *(other.columns for other in others), strict=True):
+            assert all(torch.equal(column.words_BT, other.words_BT) for other in theirs)
 
 
 def test_the_elmo_of_the_recipe_is_kept():
@@ -511,3 +536,19 @@ def test_facts_tell_machine_versions_commit_date_and_command():
     assert facts["command"] == "elmokit reproduce 'a b'"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", facts["date"])
     assert list(facts) == ["machine", "versions", "kernels", "commit", "date", "command"]
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("--seeds", "--seeds"),
+        ("runs/table1", "runs/table1"),
+        ("/home/ada/data", "data"),
+        ("../ada/data", "data"),
+        ("--data=/home/ada/data", "--data=data"),
+        ("training.epochs=3", "training.epochs=3"),
+        (f"{TREE}/results/tasks.md", "results/tasks.md"),
+    ],
+)
+def test_a_command_is_shown_without_the_machines_folders(word, shown):
+    assert shown_word(word) == shown

@@ -410,6 +410,12 @@ def test_a_run_of_another_task_is_told_as_that(tmp_path: Path) -> None:
         run(tmp_path / "run", asked, task=replace(RHYMES, name="tales"))
 
 
+def test_a_long_value_is_told_in_part(tmp_path: Path, vectors: str) -> None:
+    run(tmp_path / "run", recipe(words=vectors, epochs=1))
+    with pytest.raises(ConfigError, match=r"\(chars was {'char_dim': 4, .{1,48}…, now None\); name another"):
+        run(tmp_path / "run", recipe(words=vectors, chars=False, epochs=1))
+
+
 def test_of_many_differences_some_are_told(tmp_path: Path) -> None:
     run(tmp_path / "run", recipe(epochs=1))
     asked = recipe(epochs=1, learning_rate=0.5, seed=6, ema=0.9, clip_norm=1.0, batch_size=4)

@@ -13,6 +13,8 @@ import torch
 from elmokit import __version__
 from elmokit.kernels import load
 
+TREE = Path(__file__).resolve().parents[2]  # of the source, if it is one
+
 
 def gather_facts(command: Sequence[str]) -> dict[str, str]:
     """Where, when and by which command something is measured."""
@@ -29,6 +31,15 @@ def gather_facts(command: Sequence[str]) -> dict[str, str]:
     }
 
 
+def shown_word(word: str) -> str:
+    """A word of a command without this machine's folders: a path as seen from the source tree, or its name alone."""
+    option, equals, value = word.rpartition("=")
+    path = Path(value)
+    if path.is_absolute():
+        return f"{option}{equals}{path.relative_to(TREE) if path.is_relative_to(TREE) else path.name}"
+    return f"{option}{equals}{path.name}" if ".." in path.parts else word
+
+
 def describe_machine() -> str:
     """The processor, its cores, and the instructions that torch uses."""
     return f"{_processor()}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}"
@@ -36,13 +47,12 @@ def describe_machine() -> str:
 
 def find_commit() -> str:
     """The commit of the source tree that runs; of an installed package the version."""
-    tree = Path(__file__).parents[2]
 
     def git(*arguments: str) -> str:
-        run = subprocess.run(["git", *arguments], cwd=tree, capture_output=True, text=True, check=True)
+        run = subprocess.run(["git", *arguments], cwd=TREE, capture_output=True, text=True, check=True)
         return run.stdout.strip()
 
-    if not (tree / ".git").exists():  # it may still be inside a tree of someone else's
+    if not (TREE / ".git").exists():  # it may still be inside a tree of someone else's
         return f"none, elmokit {__version__}"
     try:
         return git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain") else "")

@@ -155,7 +155,7 @@ def to_json_lines(run_dir: Path, datasets: Sequence[DataSet], results: Results) 
 
 def _scores_table(datasets: Sequence[DataSet], results: Results, *, num_seeds: int) -> str:
     headings = ["task", "data", "metric", *ARM_TITLES.values(), "error reduction"]
-    return _table(
+    return as_table(
         headings, ([one.task, one.title, one.metric, *row_cells(one, results, num_seeds=num_seeds)] for one in datasets)
     )
 
@@ -168,7 +168,7 @@ def _data_table(run_dir: Path, datasets: Sequence[DataSet], results: Results, in
         counts = [_distinct(f"{number:,}" for number in numbers) for numbers in zip(*sorted(sizes), strict=True)]
         files = inputs.get(f"data of {dataset.name}", NOTHING)
         rows.append([dataset.title, dataset.split, *(counts or [NOTHING] * 3), files])
-    return _table(["data", "split", "train", "dev", "test", "files"], rows)
+    return as_table(["data", "split", "train", "dev", "test", "files"], rows)
 
 
 def _runs_table(run_dir: Path, datasets: Sequence[DataSet], results: Results, *, num_seeds: int) -> str:
@@ -182,7 +182,7 @@ def _runs_table(run_dir: Path, datasets: Sequence[DataSet], results: Results, *,
             each = ", ".join(f"{100 * score:.2f}" for score in arm_scores(dataset, arm, results).values())
             seconds = f"{mean(run.seconds for run in runs):,.0f}" if runs else NOTHING
             rows.append([dataset.title, ARM_TITLES[arm], parameters or NOTHING, dev, each or NOTHING, seconds])
-    return _table(["data", "arm", "parameters learned", "dev", "test, each seed", "seconds of learning"], rows)
+    return as_table(["data", "arm", "parameters learned", "dev", "test, each seed", "seconds of learning"], rows)
 
 
 def _finished(datasets: Sequence[DataSet], results: Results) -> list[tuple[DataSet, str, int]]:
@@ -217,6 +217,7 @@ def _distinct(values: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(values))
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def as_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -170,7 +170,7 @@ def _show(
     save: Path | None,
     notes: "Sequence[str]",
 ) -> None:
-    from elmokit.analysis.facts import gather_facts
+    from elmokit.analysis.facts import gather_facts, shown_word
     from elmokit.analysis.table1_summary import to_json_lines, to_markdown
     from elmokit.atomic import atomic_file
     from elmokit.cli.table_display import print_table
@@ -184,7 +184,7 @@ def _show(
         datasets,
         results,
         num_seeds=num_seeds,
-        facts=gather_facts(["elmokit", *_without_notes(sys.argv[1:])]),
+        facts=gather_facts(["elmokit", *map(shown_word, _without_notes(sys.argv[1:]))]),
         notes=notes,
         runs_file=runs_file.name,
     )
@@ -195,9 +195,9 @@ def _show(
 
 
 def _without_notes(words: "Sequence[str]") -> "Iterator[str]":
-    """The command without the paragraphs that stand on the page; of a path only the name: where it is says nothing."""
+    """The command without the paragraphs that stand on the page."""
     is_note = False
     for word in words:
         if not is_note and word.partition("=")[0] != "--note":
-            yield Path(word).name if Path(word).is_absolute() or Path(word).exists() else word
+            yield word
         is_note = word == "--note"

@@ -69,7 +69,7 @@ def read_asked(
 
 def _read_unit(task: AnyTask, lines: Sequence[Line], rules: TextRules) -> list[Any]:
     first = lines[0]
-    place = f"{'standard input' if first.path == STDIN else first.path}, line {first.number}"
+    place = f"{shown_path(first.path)}, line {first.number}"
     try:
         examples = list(task.read_text([line.text for line in lines], rules))
     except InputError as error:
@@ -79,6 +79,11 @@ def _read_unit(task: AnyTask, lines: Sequence[Line], rules: TextRules) -> list[A
     if any(not tokens for example in examples for column in task.sequences(example) for tokens in column):
         raise InputError(f"{place}: no words in {first.text[:80]!r}; leave the line out")
     return examples
+
+
+def shown_path(path: str) -> str:
+    """As a message names it."""
+    return "standard input" if path == STDIN else path
 
 
 def show(task: AnyTask, asked: Asked, prediction: Any, *, as_json: bool) -> None:

@@ -174,7 +174,16 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a prediction.")] = False,
 ) -> None:
     """Say what a model makes of text."""
-    from elmokit.cli.task_predictions import AT_ONCE, TEXT, answer, count_shown, load_models, read_asked, show
+    from elmokit.cli.task_predictions import (
+        AT_ONCE,
+        TEXT,
+        answer,
+        count_shown,
+        load_models,
+        read_asked,
+        show,
+        shown_path,
+    )
     from elmokit.embed.files import find_inputs
     from elmokit.text.lines import STDIN, read_lines
     from elmokit.text.tokens import TextRules
@@ -194,9 +203,8 @@ def predict(
         for asked, prediction in answer(models, examples, at_once=1 if is_typed else AT_ONCE, count=count):
             show(task, asked, prediction, as_json=as_json)
             num_shown += 1
-    if not num_shown:
-        named = ("standard input" if path == STDIN else path for path in paths)
-        raise InputError(f"no text in {', '.join(named)}; expected {expected}")
+    if not (num_shown or is_typed):
+        raise InputError(f"no text in {', '.join(map(shown_path, paths))}; expected {expected}")
 
 
 def _ignore(_: int) -> None:

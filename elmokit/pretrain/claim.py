@@ -24,10 +24,10 @@ def claimed(folder: Path, world: World) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written: {error.strerror}; name another folder") from error
-    try:
-        with locked(folder, work="training in it"):
+    with locked(folder, work="training in it"):
+        try:
             yield
-    except BaseException:
-        if is_new and {path.name for path in folder.iterdir()} <= {LOCK}:  # refused before anything was in it
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+        except BaseException:
+            if is_new and [path.name for path in folder.glob("*")] == [LOCK]:  # refused before anything was in it
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
