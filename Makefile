@@ -22,7 +22,7 @@ check: $(READY_SLOW)
 	@scripts/check --slow
 
 chaos: $(READY)
-	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m chaos tests/test_chaos.py
+	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m chaos tests/pretrain/test_chaos.py
 
 clean:
 	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -42,7 +42,8 @@ from workload import (
 )
 
 from elmokit.embed.embedder import Embedder
-from elmokit.embed.engine import Precision, direction_executor
+from elmokit.embed.engine import Precision
+from elmokit.model.directions import direction_executor
 from elmokit.text.chars import BOS_WORD, EOS_WORD, encode_words
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")

@@ -12,8 +12,8 @@ from statistics import median
 
 import torch
 
-from elmokit import kernels
 from elmokit.config import BEGIN_WORD, END_WORD, PAD_CHAR, CharEncoderConfig
+from elmokit.kernels import library as kernels
 from elmokit.model.char_encoder import CharEncoder
 
 ROUNDS = 7

@@ -39,13 +39,13 @@ from elmokit.cli.system import keep_memory
 from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
 from elmokit.model.bilm import BiLMState
 from elmokit.model.char_encoder import CharEncoder
+from elmokit.model.directions import direction_threads
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import LSTMLayer, LSTMStack, LSTMState
 from elmokit.pretrain.batches import DirectionBatch, TrainingBatch, TrainingBatches
 from elmokit.pretrain.optimizer import RunOptimizer
 from elmokit.pretrain.recipe import TrainingSettings
 from elmokit.pretrain.step import compute_gradients
-from elmokit.pretrain.trainer import direction_threads
 from elmokit.text.preparation import prepare_corpus
 from elmokit.text.vocab import Vocab
 

@@ -9,7 +9,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from elmokit.analysis import facts
+from elmokit.runs import provenance
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def judge(row: Row, goal: str, *, met: bool) -> Row:
 
 def gather_facts(*, hidden: Path) -> dict[str, str]:
     """Machine, versions, commit, date and command; of the path ``hidden`` the command shows only the name."""
-    words = (hidden.name if Path(word) == hidden else facts.shown_word(word) for word in sys.argv)
-    return facts.gather_facts(["python", *words])
+    words = (hidden.name if Path(word) == hidden else provenance.shown_word(word) for word in sys.argv)
+    return provenance.gather_facts(["python", *words])
 
 
 def _markdown_row(cells: Sequence[str]) -> str:

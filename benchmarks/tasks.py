@@ -27,12 +27,13 @@ from elmokit.analysis.datasets import DataSet, choose_datasets
 from elmokit.analysis.table1 import BASELINE, ELMO, make_recipe
 from elmokit.cli.system import keep_memory
 from elmokit.config import find_recipe, read_recipe
-from elmokit.tasks.batching import TrainingBatches, prefetched
-from elmokit.tasks.learner import START, Learner, seeded
+from elmokit.runs.seeds import seeded
+from elmokit.tasks.batches import TrainingBatches, prefetched
 from elmokit.tasks.materials import TaskData, all_sequences, gather_materials
+from elmokit.tasks.names import get_task
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import build_model
-from elmokit.tasks.table import get_task
+from elmokit.tasks.state import START, Learner
 from elmokit.tasks.task import Batch
 
 GOAL = 1.3

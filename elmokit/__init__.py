@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from elmokit.model.bilm import BiLM
     from elmokit.model.scalar_mix import ScalarMix
-    from elmokit.pretrain.scoring import Scorer
+    from elmokit.score.scoring import Scorer
 
 __version__ = "0.1.0"
 
@@ -60,7 +60,7 @@ _HOMES = {
     "MissingExtraError": "elmokit.errors",
     "OutputError": "elmokit.errors",
     "ScalarMix": "elmokit.model.scalar_mix",
-    "Scorer": "elmokit.pretrain.scoring",
+    "Scorer": "elmokit.score.scoring",
     "WeightsError": "elmokit.errors",
 }
 

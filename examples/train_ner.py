@@ -11,12 +11,12 @@ from pathlib import Path
 
 from elmokit.config import find_recipe, read_recipe
 from elmokit.tasks.evaluation import predict
+from elmokit.tasks.loop import train_task
 from elmokit.tasks.materials import read_data
+from elmokit.tasks.names import get_task
 from elmokit.tasks.progress import DevScores, Entry, Finished
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import load_task_model
-from elmokit.tasks.table import get_task
-from elmokit.tasks.trainer import train_task
 
 PEOPLE, PLACES = ("Ada", "Bo", "Cleo", "Dan"), ("Oslo", "Paris", "Quito")
 ASKED = ["Dan left Quito at noon.", "Cleo met Ada at noon."]

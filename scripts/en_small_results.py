@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmokit.analysis.facts import gather_facts
 from elmokit.atomic import atomic_file
 from elmokit.errors import ElmokitError, InputError
+from elmokit.runs.provenance import gather_facts
 from elmokit.weights.folder import CARD
 from elmokit.weights.sums import SUMS
 

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from elmokit.analysis.datasets import DATASETS, DataSet
-from elmokit.analysis.facts import gather_facts, shown_word
 from elmokit.analysis.table1 import ARMS, run_folder
 from elmokit.analysis.table1_summary import ARM_TITLES, NOTHING, as_table, summarize
 from elmokit.atomic import atomic_file
 from elmokit.errors import ElmokitError, InputError
+from elmokit.runs.provenance import gather_facts, shown_word
 from elmokit.tasks.evaluation import predict
+from elmokit.tasks.names import get_task
 from elmokit.tasks.saved import SharedParts, load_task_model
-from elmokit.tasks.table import get_task
 from elmokit.text.lines import read_lines
 
 MIN_LETTERS = 40

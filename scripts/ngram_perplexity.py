@@ -19,8 +19,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from elmokit.analysis.kneser_ney import KneserNey, to_stream
 from elmokit.errors import ElmokitError
+from elmokit.score.kneser_ney import KneserNey, to_stream
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
 from elmokit.text.vocab import Vocab, read_vocab

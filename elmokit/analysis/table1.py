@@ -2,7 +2,7 @@
 
 Every run is a task run of its own, below one folder:
 
-    NAME/ARM/seed-0   a task run (see `elmokit.tasks.trainer`), and facts.json: its sizes, and what it ran on
+    NAME/ARM/seed-0   a task run (see `elmokit.tasks.loop`), and facts.json: its sizes, and what it ran on
     layers            what the biLM gives all that is read, for all runs
     untrained-layers  the same of the untrained biLMs, one a seed; removed when no run needs it any more
     inputs.json       the hashes of all that the table is made from
@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from elmokit.analysis.datasets import DataSet
-from elmokit.analysis.facts import gather_facts
 from elmokit.atomic import write_json
 from elmokit.errors import ConfigError, InputError, MissingExtraError, OutputError
 from elmokit.locking import locked
+from elmokit.runs.provenance import gather_facts
+from elmokit.tasks.loop import MODEL, RESULT, train_task
 from elmokit.tasks.materials import TaskData
-from elmokit.tasks.origin import same_recipe
+from elmokit.tasks.names import get_task
 from elmokit.tasks.progress import Entry, Finished, TaskPlan
 from elmokit.tasks.recipe import ElmoSettings, TaskRecipe
-from elmokit.tasks.table import get_task
-from elmokit.tasks.trainer import MODEL, RESULT, train_task
+from elmokit.tasks.resume_check import same_recipe
 from elmokit.weights.source import file_hashes, load_saved
 from elmokit.weights.sums import SHORT_HASH, sha256
 

@@ -12,8 +12,8 @@ from statistics import mean, stdev
 from elmokit.analysis.datasets import DataSet
 from elmokit.analysis.table1 import ARMS, BASELINE, ELMO, read_facts, read_inputs, read_result, run_folder
 from elmokit.errors import InputError
+from elmokit.tasks.loop import RESULT
 from elmokit.tasks.progress import Finished
-from elmokit.tasks.trainer import RESULT
 
 Results = Mapping[tuple[str, str, int], Finished]
 """(name of the data set, arm, seed) -> how the run ended, of all that are finished."""

@@ -99,9 +99,9 @@ def neighbors(
     source = model_source(model or [])
     from elmokit.analysis.neighbors import find_neighbors, find_static_neighbors
     from elmokit.embed.embedder import Embedder
-    from elmokit.embed.files import find_inputs, has_stream
+    from elmokit.embed.files import has_stream
     from elmokit.encoders.static_vectors import read_static_vectors
-    from elmokit.text.lines import read_lines
+    from elmokit.text.lines import find_inputs, read_lines
 
     paths = find_inputs([*inputs, *(more or [])])
 

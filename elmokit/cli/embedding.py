@@ -116,7 +116,7 @@ def convert(
 ) -> None:
     """Convert a model between the published format and ours."""
     source = model_source(model)
-    from elmokit.embed.conversion import convert_model
+    from elmokit.weights.conversion import convert_model
     from elmokit.weights.folder import has_softmax
 
     convert_model(source, output, to=to, half=dtype == "float16", overwrite=force)
@@ -152,7 +152,7 @@ def info(
 ) -> None:
     """Say what a model is: its layers, sizes, parameters and files."""
     source = model_source(model)
-    from elmokit.embed.description import describe_model
+    from elmokit.weights.description import describe_model
 
     described = describe_model(source)
     if as_json:

@@ -18,8 +18,8 @@ from elmokit.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from elmokit.pretrain.finetune import Finetuned, FinetuneSettings
+    from elmokit.pretrain.progress import HeldOut, LogLine, Report, RunPlan
     from elmokit.pretrain.recipe import DataSettings
-    from elmokit.pretrain.run import HeldOut, LogLine, Report, RunPlan
     from elmokit.weights.source import Source
 
 PUBLISHED_SUFFIXES = (".json", ".hdf5")
@@ -102,10 +102,10 @@ def finetune(
 def _tune(
     source: "Source", data: "DataSettings", output: Path, settings: "FinetuneSettings", *, num_workers: int
 ) -> None:
-    from elmokit.pretrain.distributed import join_world
     from elmokit.pretrain.finetune import finetune as tune
     from elmokit.pretrain.finetune import work_folder
     from elmokit.pretrain.recipe import Recipe
+    from elmokit.runs.world import join_world
     from elmokit.weights.folder import has_softmax
 
     stop = threading.Event()
@@ -161,7 +161,7 @@ def _check_output(output: Path, *, force: bool) -> None:
 
 def _reporter(shown: RunDisplay, *, has_softmax: bool, rows: int) -> "Report":
     """Say also what each run learns: where the output layer is new there are two."""
-    from elmokit.pretrain.run import RunPlan
+    from elmokit.pretrain.progress import RunPlan
 
     runs = iter(["everything"] if has_softmax else ["the new output layer alone", "everything together"])
 

@@ -16,7 +16,7 @@ from elmokit.cli.text_options import Language, Split, Tokenized, Wrapped
 from elmokit.errors import OutputError
 
 if TYPE_CHECKING:
-    from elmokit.pretrain.run import HeldOut, LogLine, RunPlan
+    from elmokit.pretrain.progress import HeldOut, LogLine, RunPlan
 
 PRETRAIN_EPILOG = """\b
 Examples
@@ -98,8 +98,8 @@ def vocab(
 ) -> None:
     """List the words of a text, the most frequent first: what a language model predicts."""
     from elmokit.atomic import atomic_file
-    from elmokit.embed.files import find_inputs
     from elmokit.text.counting import count_words
+    from elmokit.text.lines import find_inputs
     from elmokit.text.vocab import Vocab
 
     if output.is_dir():

@@ -137,8 +137,8 @@ def _plan(
 
 def _read_recipe(task: str, folder: Path | None, *, vectors: Path) -> "TaskRecipe":
     from elmokit.config import find_recipe, parse_config, read_recipe
+    from elmokit.tasks.names import get_task
     from elmokit.tasks.recipe import TaskRecipe
-    from elmokit.tasks.table import get_task
 
     path = find_recipe(task, folder="tasks") if folder is None else folder / f"{task}.toml"
     recipe = read_recipe(TaskRecipe, path, [])
@@ -170,10 +170,10 @@ def _show(
     save: Path | None,
     notes: "Sequence[str]",
 ) -> None:
-    from elmokit.analysis.facts import gather_facts, shown_word
     from elmokit.analysis.table1_summary import to_json_lines, to_markdown
     from elmokit.atomic import atomic_file
     from elmokit.cli.table_display import print_table
+    from elmokit.runs.provenance import gather_facts, shown_word
 
     print_table(datasets, results, num_seeds=num_seeds)
     if save is None:

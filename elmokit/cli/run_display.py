@@ -10,8 +10,8 @@ from elmokit.cli.messages import on_terminal, say
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from elmokit.pretrain.progress import HeldOut, LogLine, RunPlan
     from elmokit.pretrain.recipe import Recipe
-    from elmokit.pretrain.run import HeldOut, LogLine, RunPlan
 
 
 class RunDisplay:
@@ -35,7 +35,7 @@ class RunDisplay:
 
     def report(self, entry: "RunPlan | LogLine | HeldOut") -> None:
         """Hear what the run reports."""
-        from elmokit.pretrain.run import HeldOut, LogLine
+        from elmokit.pretrain.progress import HeldOut, LogLine
 
         if isinstance(entry, LogLine):
             self._step = entry.step

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from elmokit.pretrain.scoring import Candidate, Place, SentenceScore
+    from elmokit.score.scoring import Candidate, Place, SentenceScore
 
 View = Literal["sentences", "tokens", "places", "json"]
 SIDES = ("forward", "backward", "both")

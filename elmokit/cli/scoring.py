@@ -21,8 +21,8 @@ from elmokit.weights.bundled import EN_SMALL, find_model
 
 if TYPE_CHECKING:
     from elmokit.embed.state import State
-    from elmokit.pretrain.perplexity import Perplexity
-    from elmokit.pretrain.scoring import Candidate, Place, Scorer
+    from elmokit.score.perplexity import Perplexity
+    from elmokit.score.scoring import Candidate, Place, Scorer
     from elmokit.text.lines import Line
 
 STATES: "tuple[State, ...]" = ("reset", "warm", "carry")
@@ -80,9 +80,9 @@ def perplexity(
     if all_states and state is not None:
         raise InputError(f"--state {state} and --all-states; choose one of the two")
     _check_folder(model)
-    from elmokit.embed.files import find_inputs
-    from elmokit.pretrain.perplexity import measure
-    from elmokit.pretrain.saved_lm import load_language_model
+    from elmokit.score.perplexity import measure
+    from elmokit.score.saved_lm import load_language_model
+    from elmokit.text.lines import find_inputs
     from elmokit.text.preparation import prepare_corpus
 
     loaded = load_language_model(model)
@@ -137,9 +137,8 @@ def score(
     if tokens and top_k is not None and not as_json:
         raise InputError("--tokens and --top-k are two tables; choose one, or --json, which has both")
     _check_folder(model)
-    from elmokit.embed.files import find_inputs
-    from elmokit.pretrain.scoring import Scorer
-    from elmokit.text.lines import STDIN, read_lines
+    from elmokit.score.scoring import Scorer
+    from elmokit.text.lines import STDIN, find_inputs, read_lines
     from elmokit.text.tokens import tokenize
 
     paths = find_inputs(files)
@@ -238,7 +237,7 @@ def _print_perplexities(found: "dict[State, Perplexity]", *, as_json: bool) -> N
 
 
 def _warn_of_short_rows(num_targets: int) -> None:
-    from elmokit.pretrain.perplexity import NUM_ROWS, WARM_UP_STEPS
+    from elmokit.score.perplexity import NUM_ROWS, WARM_UP_STEPS
 
     if num_targets < NUM_ROWS * WARM_UP_STEPS:
         say(

@@ -14,10 +14,10 @@ import typer
 from elmokit.cli.messages import on_terminal
 from elmokit.errors import InputError
 from elmokit.tasks.evaluation import predict, predict_together
+from elmokit.tasks.names import get_task
 from elmokit.tasks.saved import LoadedTask, SharedParts, load_task_model
-from elmokit.tasks.table import get_task
 from elmokit.tasks.task import AnyTask
-from elmokit.text.batches import windows
+from elmokit.text.grouping import windows
 from elmokit.text.lines import STDIN, Line
 from elmokit.text.tokens import TextRules
 

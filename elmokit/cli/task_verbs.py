@@ -102,9 +102,9 @@ def train(
     options = _as_changes(elmo=elmo, vectors=vectors, untrained=untrained)
     asked = _read_recipe(path, [*options, *(changes or [])], name)  # a fault in it is told before torch is loaded
     keep_memory()
+    from elmokit.tasks.loop import train_task
     from elmokit.tasks.materials import read_data
-    from elmokit.tasks.table import get_task
-    from elmokit.tasks.trainer import train_task
+    from elmokit.tasks.names import get_task
 
     run_dir = run_dir or Path("runs") / path.stem
     task = get_task(name)
@@ -184,8 +184,7 @@ def predict(
         show,
         shown_path,
     )
-    from elmokit.embed.files import find_inputs
-    from elmokit.text.lines import STDIN, read_lines
+    from elmokit.text.lines import STDIN, find_inputs, read_lines
     from elmokit.text.tokens import TextRules
 
     paths = find_inputs(files or [STDIN])

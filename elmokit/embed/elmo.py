@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from elmokit.embed.state import StartStates, State, stored_state
+from elmokit.embed.state import StartStates, State
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLM, BiLMState, PaddedLayers
 from elmokit.model.scalar_mix import LayerNorm, ScalarMix
 from elmokit.weights.bundled import EN_SMALL
 from elmokit.weights.source import Source, build_bilm, load_saved
+from elmokit.weights.start_state import stored_state
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ import torch
 
 from elmokit.embed.engine import Engine, Precision
 from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling, pick_layers, pool_tokens
-from elmokit.embed.state import StartStates, State, stored_state
+from elmokit.embed.state import StartStates, State
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLM, BiLMState
-from elmokit.text.batches import batches_by_length, windows
+from elmokit.text.grouping import batches_by_length, windows
 from elmokit.text.tokens import split_sentences, tokenize
 from elmokit.weights.bundled import EN_SMALL
 from elmokit.weights.source import Source, build_bilm, load_saved
+from elmokit.weights.start_state import stored_state
 
 Sentence = str | Sequence[str]
 

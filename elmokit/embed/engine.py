@@ -6,9 +6,8 @@ Shapes: W distinct words, F filters, P width of a token vector, N positions of a
 """
 
 import os
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -17,14 +16,14 @@ from torch import Tensor
 
 from elmokit.embed.token_cache import TokenCache
 from elmokit.errors import InputError
-from elmokit.kernels import CharTables, available, build_char_tables, load
+from elmokit.kernels.library import CharTables, available, build_char_tables, load
 from elmokit.model.bilm import BiLM, BiLMState, RaggedLayers
+from elmokit.model.directions import direction_executor
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm
 
 Precision = Literal["fp32", "int8"]
-_setting_threads = threading.Lock()
 WORDS_AT_ONCE = 512  # by one thread: enough for a good product, and memory does not depend on the batch
 WORTH_TWO_THREADS = 16  # words
 WORDS_IN_STEP = 16
@@ -99,33 +98,3 @@ class Engine:
         else:
             vectors_WP = self.bilm.char_encoder.finish(compiled.char_pool(char_ids_WC, self._tables))
         return vectors_WP[: len(words)]
-
-
-def direction_executor() -> Executor | None:
-    """Two threads of one core each, one a direction; none where torch is told to use one core."""
-    with _setting_threads:
-        num_threads = torch.get_num_threads()
-    return lone_threads(2) if num_threads > 1 else None
-
-
-def lone_threads(count: int) -> ThreadPoolExecutor:
-    """Threads on each of which torch uses one core.
-
-    Otherwise each would get helpers. Once there are more of them than cores, OpenMP lets all threads sleep between two
-    operations, and the small ones of a whole program take several times as long.
-    """
-    with _setting_threads:
-        num_threads = torch.get_num_threads()
-        all_of_them = threading.Barrier(count + 1)
-
-        def start() -> None:
-            torch.get_num_threads()  # first: when it is asked, a thread takes the default, whatever it was told
-            torch.set_num_threads(1)
-            all_of_them.wait()
-
-        executor = ThreadPoolExecutor(count, thread_name_prefix="elmokit", initializer=start)
-        for _ in range(count):
-            executor.submit(int)
-        all_of_them.wait()
-        torch.set_num_threads(num_threads)  # what a thread sets for itself is also the default of new threads
-        return executor

@@ -8,7 +8,6 @@ one that was not. Shards are whole thousands of lines too: theirs are the bytes 
 Shapes: L layers, T tokens, D width.
 """
 
-import glob
 import os
 import sys
 import time
@@ -40,9 +39,9 @@ from elmokit.embed.writers import (
     to_stored,
 )
 from elmokit.errors import InputError, OutputError
-from elmokit.kernels import available, load
+from elmokit.kernels.library import available, load
 from elmokit.model.bilm import BiLMState
-from elmokit.text.lines import STDIN, Line, read_lines
+from elmokit.text.lines import STDIN, Line, find_inputs, read_lines
 
 STDOUT = "-"
 WINDOW_LINES = 1024
@@ -288,30 +287,6 @@ class _Job:
 
     def _report(self, output: str, done: Done, resumed: int, start: float) -> EmbedReport:
         return EmbedReport(output, done.lines, done.tokens, done.cut_words, resumed, time.monotonic() - start)
-
-
-def find_inputs(inputs: Sequence[str | Path]) -> list[str]:
-    """The paths that inputs name, patterns filled in, in the order given; a pattern's files are sorted."""
-    if isinstance(inputs, str | Path):
-        raise InputError(f"inputs is {str(inputs)!r}, but must be a list of paths; write [{str(inputs)!r}]")
-    paths: list[str] = []
-    for name in map(str, inputs):
-        if name == STDIN or Path(name).exists() or not glob.has_magic(name):
-            paths.append(name)
-            continue
-        found = sorted(glob.glob(name, recursive=True))
-        if not found:
-            raise InputError(f"{name}: no file has such a name; check the pattern, seen from {Path.cwd()}")
-        files = [path for path in found if Path(path).is_file()]
-        if not files:
-            raise InputError(
-                f"{name}: no file has such a name, only directories such as {found[0]}; "
-                f"name the files in them, for example {name.rstrip('/')}/*"
-            )
-        paths += files
-    if not paths:
-        raise InputError("no inputs; give at least one text file")
-    return paths
 
 
 def parse_shard(text: str) -> Shard:

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 
 from elmokit.atomic import atomic_folder
 from elmokit.errors import ElmokitWarning, InputError, OutputError, WeightsError
-from elmokit.text.batches import windows
+from elmokit.text.grouping import windows
 from elmokit.text.lines import Line, read_lines
 from elmokit.weights.sums import SUMS, check_sums, write_sums
 

@@ -23,13 +23,14 @@ from elmokit.atomic import atomic_file
 from elmokit.embed.elmo import drop_boundaries, read_layers
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layers, Vectors, pick_layers
-from elmokit.embed.state import StartStates, State, stored_state
+from elmokit.embed.state import StartStates, State
 from elmokit.errors import InputError, WeightsError
 from elmokit.integrations.allennlp_weights import rename_allennlp_weights
 from elmokit.model import scalar_mix
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.text.chars import pad_sentences
 from elmokit.weights.source import build_bilm, load_saved
+from elmokit.weights.start_state import stored_state
 
 MAX_CHARS = 50  # AllenNLP knows no other length of a word
 SENTENCE_TO_INDEX = "sentence_to_index"

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 from elmokit.atomic import atomic_file
-from elmokit.embed.state import WARM_TEXT, from_tensors, to_tensors, warm_state
 from elmokit.errors import InputError, OutputError
 from elmokit.extras import require
 from elmokit.text.chars import pad_sentences
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import Source, build_bilm, load_saved
+from elmokit.weights.start_state import WARM_TEXT, from_tensors, to_tensors, warm_state
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -19,13 +19,13 @@ import numpy as np
 
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layers, Vectors, pick_layers, pool_tokens
-from elmokit.embed.state import stored_state
 from elmokit.errors import ElmokitWarning, InputError, WeightsError
-from elmokit.pretrain.scoring import Candidate, Scorer
+from elmokit.score.scoring import Candidate, Scorer
 from elmokit.weights.options import MAX_JSON_BYTES
 from elmokit.weights.safe_hdf5 import MAX_COMPRESSION
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm, load_saved
+from elmokit.weights.start_state import stored_state
 
 Text = str | Sequence[str]
 LayerChoice = Literal["average", "top", "all"]

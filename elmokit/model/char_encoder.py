@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmokit.config import NUM_CHARS, PAD_CHAR, CharEncoderConfig
-from elmokit.kernels import Kernels
+from elmokit.kernels.library import Kernels
 from elmokit.model.char_pool import TablePool
 from elmokit.model.highway import Highway
 from elmokit.model.products import ReadyProducts, apply_linear, kernels_for

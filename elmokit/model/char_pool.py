@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmokit.kernels import Kernels, build_char_tables, conv_gradients
+from elmokit.kernels.library import Kernels, build_char_tables, conv_gradients
 
 
 class TablePool(torch.autograd.Function):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmokit.kernels import Kernels
+from elmokit.kernels.library import Kernels
 from elmokit.model.products import ReadyProducts, apply_linear, kernels_for, learns
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from elmokit.kernels import Kernels, load, pack_panels, quantise, round_to_int8
+from elmokit.kernels.library import Kernels, load, pack_panels, quantise, round_to_int8
 
 
 class Product(Protocol):

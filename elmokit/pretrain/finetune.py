@@ -28,16 +28,17 @@ from elmokit.config import FrozenConfig
 from elmokit.errors import ConfigError, InputError, OutputError
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import Softmax
-from elmokit.pretrain.checkpoint import load_newest, newest_facts
-from elmokit.pretrain.claim import claimed
-from elmokit.pretrain.distributed import World, let_first, work_in_touch
-from elmokit.pretrain.origin import check_origin
-from elmokit.pretrain.perplexity import held_out_look
+from elmokit.pretrain.heldout import held_out_look
+from elmokit.pretrain.loop import CHECKPOINTS, LookAtHeldOut, train
 from elmokit.pretrain.pretraining import find_texts, find_vocab, preparation_of, warn_of_cut_words
+from elmokit.pretrain.progress import HeldOut, Report
 from elmokit.pretrain.recipe import DataSettings, Positive, Recipe, SoftmaxSettings, TrainingSettings, VocabSettings
-from elmokit.pretrain.run import CHECKPOINTS, HeldOut, LookAtHeldOut, Report, train
-from elmokit.pretrain.saved_lm import load_language_model, save_language_model
-from elmokit.pretrain.trainer import Trainer
+from elmokit.pretrain.resume_check import check_origin
+from elmokit.pretrain.state import Trainer
+from elmokit.runs.checkpoint import load_newest, newest_facts
+from elmokit.runs.claim import claimed
+from elmokit.runs.world import World, on_first_rank, run_with_heartbeat
+from elmokit.score.saved_lm import load_language_model, save_language_model
 from elmokit.text.corpus import Corpus
 from elmokit.text.vocab import Vocab
 from elmokit.weights.folder import has_softmax, is_replaceable
@@ -116,17 +117,17 @@ def finetune(
     is_new = not has_softmax(source)
     _check(settings, output, is_new=is_new)
     settings = _with_softmax(settings)
-    config = work_in_touch(lambda: load_saved(source).config, world)
+    config = run_with_heartbeat(lambda: load_saved(source).config, world)
     with claimed(work, world):
         world.rows(settings.training.num_rows)  # refuses what does not divide before text is prepared
         softmax_epochs = (settings.softmax_epochs or ONE_EPOCH.epochs) if is_new else None
-        let_first(partial(_note_begin, work, source, softmax_epochs), world)
+        on_first_rank(partial(_note_begin, work, source, softmax_epochs), world)
         max_chars = config.char_encoder.max_chars
-        let_first(partial(_prepare, data, work, max_chars, num_workers, prepare_progress), world)
-        begin = work_in_touch(partial(_load, source, data, settings, work), world)
+        on_first_rank(partial(_prepare, data, work, max_chars, num_workers, prepare_progress), world)
+        begin = run_with_heartbeat(partial(_load, source, data, settings, work), world)
         found = _tune(begin, settings, work, world, report, stop)
         if found.is_finished:
-            let_first(partial(_save, source, begin, output), world)
+            on_first_rank(partial(_save, source, begin, output), world)
     if found.is_finished and world.is_first:
         shutil.rmtree(work, ignore_errors=True)  # the model is saved; some disks keep files that are mapped
     return found
@@ -137,11 +138,11 @@ def _tune(
 ) -> Finetuned:
     """Learn; the model of ``begin`` is changed in place."""
     if begin.is_new:
-        first = work_in_touch(partial(_trainer, begin, settings, world, only_softmax=True), world)
+        first = run_with_heartbeat(partial(_trainer, begin, settings, world, only_softmax=True), world)
         _run(first, work / SOFTMAX_RUN, look=None, report=report, stop=stop)
         if not first.is_over:
             return Finetuned(is_finished=False, num_steps=first.step, before=None, after=None)
-    trainer = work_in_touch(partial(_trainer, begin, settings, world, only_softmax=False), world)
+    trainer = run_with_heartbeat(partial(_trainer, begin, settings, world, only_softmax=False), world)
     before = begin.look(trainer) if begin.look else None
     after = _run(trainer, work / MODEL_RUN, look=begin.look, report=report, stop=stop)
     if not trainer.is_over:

@@ -7,7 +7,7 @@ Shapes: R rows of the softmax, P width.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +17,7 @@ from torch.autograd.graph import increment_version
 from elmokit.errors import ConfigError
 from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.recipe import TrainingSettings
-
-FIRST_SUM = 1.0  # of squared gradients. TensorFlow's Adagrad starts there, and has no epsilon
-TINY = 1e-10
+from elmokit.runs.optimizers import FIRST_SUM, OPTIMIZERS, TINY
 
 
 @dataclass(frozen=True)
@@ -29,21 +27,6 @@ class RowGradients:
     rows_R: Tensor
     weight_RP: Tensor
     bias_R: Tensor
-
-
-# Fused: one pass over the weights where the plain form takes seven, each of them as slow as memory is.
-METHODS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
-    "adagrad": lambda parameters: torch.optim.Adagrad(
-        parameters, initial_accumulator_value=FIRST_SUM, eps=TINY, fused=_all_on_cpu(parameters)
-    ),
-    "adam": lambda parameters: torch.optim.Adam(parameters, fused=_all_on_cpu(parameters)),
-    "sgd": lambda parameters: torch.optim.SGD(parameters, fused=True),
-}
-
-
-def _all_on_cpu(parameters: Iterable[nn.Parameter]) -> bool:
-    # On a GPU torch has no fused Adagrad, and keeps the steps of a fused Adam elsewhere than those of a plain one.
-    return all(parameter.is_cpu for parameter in parameters)
 
 
 class RunOptimizer:
@@ -59,7 +42,7 @@ class RunOptimizer:
             for name, parameter in model.named_parameters()
             if not (self._by_rows and name.startswith("softmax."))
         }
-        self._whole = METHODS[settings.optimizer](self._names)
+        self._whole = OPTIMIZERS[settings.optimizer](self._names)
         self._row_sums: dict[str, Tensor] = {}
         if self._by_rows and settings.optimizer == "adagrad":
             self._row_sums = {

@@ -25,21 +25,21 @@ from pathlib import Path
 import torch
 
 from elmokit.atomic import atomic_file, remove_leftovers, write_json
-from elmokit.embed.files import find_inputs
 from elmokit.errors import ConfigError, ElmokitWarning
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.checkpoint import newest_facts
-from elmokit.pretrain.claim import claimed
-from elmokit.pretrain.distributed import join_world, let_first, work_in_touch
-from elmokit.pretrain.event_log import curve_values, curves
-from elmokit.pretrain.origin import Origin, check_origin, recipe_origin
-from elmokit.pretrain.perplexity import held_out_look
+from elmokit.pretrain.heldout import held_out_look
+from elmokit.pretrain.loop import CHECKPOINTS, train
+from elmokit.pretrain.progress import HeldOut, LogLine, Report, RunPlan, curve_values
 from elmokit.pretrain.recipe import DataSettings, Recipe, VocabSettings
-from elmokit.pretrain.run import CHECKPOINTS, HeldOut, LogLine, Report, RunPlan, train
-from elmokit.pretrain.saved_lm import save_language_model
-from elmokit.pretrain.trainer import Trainer
+from elmokit.pretrain.resume_check import Origin, check_origin, recipe_origin
+from elmokit.pretrain.state import Trainer
+from elmokit.runs.checkpoint import newest_facts
+from elmokit.runs.claim import claimed
+from elmokit.runs.curves import curves
+from elmokit.runs.world import join_world, on_first_rank, run_with_heartbeat
+from elmokit.score.saved_lm import save_language_model
 from elmokit.text.corpus import Corpus
-from elmokit.text.lines import read_lines
+from elmokit.text.lines import find_inputs, read_lines
 from elmokit.text.preparation import prepare_corpus, recorded_sources
 from elmokit.text.vocab import Vocab, read_vocab
 from elmokit.weights.folder import is_replaceable
@@ -70,10 +70,10 @@ def pretrain(
     with join_world() as world, claimed(run_dir, world):
         world.rows(recipe.training.num_rows)  # refuses what does not divide before hours of preparation
         prepare = partial(_prepare, recipe, run_dir, world.device, num_workers=num_workers, progress=prepare_progress)
-        let_first(prepare, world)
+        on_first_rank(prepare, world)
         vocab = read_vocab(run_dir / VOCAB)
         make = partial(Trainer, recipe, Corpus.open(run_dir / TEXT), vocab, world=world)
-        trainer = work_in_touch(make, world)
+        trainer = run_with_heartbeat(make, world)
         look = None
         if recipe.data.heldout:
             heldout = Corpus.open(run_dir / HELDOUT)
@@ -97,7 +97,7 @@ def pretrain(
             write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
         if not trainer.is_over:
             return None
-        let_first(partial(_finish, trainer, run_dir), world)
+        on_first_rank(partial(_finish, trainer, run_dir), world)
     return run_dir / MODEL
 
 

@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmokit.model.bilm import BiLMState
+from elmokit.model.directions import run_both
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import Drop, LSTMStack, LSTMState
 from elmokit.model.softmax import LossGrads, Softmax, full_loss, sampled_loss
 from elmokit.pretrain.batches import DirectionBatch, TrainingBatch
-from elmokit.pretrain.contexts import run_both
 from elmokit.pretrain.optimizer import RowGradients
 
 

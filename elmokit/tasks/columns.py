@@ -19,8 +19,8 @@ from torch import Tensor
 from elmokit.config import FrozenConfig
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, InputError
+from elmokit.nn.basic import NO_CHAR
 from elmokit.tasks.inputs import Column, InputSizes, Spelling
-from elmokit.tasks.layers import NO_CHAR
 from elmokit.tasks.recipe import CharSettings, TaskRecipe, WordSettings
 
 OTHER_CHAR = NO_CHAR + 1  # then the ones that are known

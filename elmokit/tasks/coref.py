@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
 from elmokit.extras import require
+from elmokit.metrics.coref import score_coref
+from elmokit.nn.basic import Dropout
+from elmokit.nn.coupled_lstm import CoupledBiLSTM
 from elmokit.readers.conll2012 import Document, Mention
 from elmokit.tasks.coref_beliefs import CorefBelief, combine, decode
 from elmokit.tasks.coref_documents import Clusters, choose_window, genre, read_documents, read_text_documents
-from elmokit.tasks.coref_metrics import score_coref
 from elmokit.tasks.coref_pairs import PairScorer
 from elmokit.tasks.coref_spans import KeptSpans, SpanScorer
-from elmokit.tasks.coupled_lstm import CoupledBiLSTM
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.layers import Dropout
 from elmokit.tasks.recipe import Positive, Share
 from elmokit.tasks.task import Batch, Sequences, Task
 

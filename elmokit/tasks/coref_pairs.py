@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmokit.tasks.layers import Dropout
-from elmokit.tasks.split_ffnn import SplitFFNN
+from elmokit.nn.basic import Dropout
+from elmokit.nn.split_ffnn import SplitFFNN
 
 BLOCK = 8  # spans
 DISTANCES = torch.tensor([1, 2, 3, 4, 5, 8, 16, 32, 64])  # where the distance's 10 bins begin, but the first one

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmokit.tasks.layers import Dropout
-from elmokit.tasks.split_ffnn import SplitFFNN
+from elmokit.nn.basic import Dropout
+from elmokit.nn.split_ffnn import SplitFFNN
 
 LEAST_KEPT = 16  # spans, or all: a short text would be left with too few by its share of words alone
 

@@ -14,12 +14,12 @@ from torch import nn
 
 from elmokit.config import FrozenConfig
 from elmokit.errors import ElmokitWarning, InputError
-from elmokit.tasks.batching import count_tokens, make_batch, prefetched
+from elmokit.tasks.batches import count_tokens, make_batch, prefetched
 from elmokit.tasks.columns import ColumnMaker
 from elmokit.tasks.saved import LoadedTask
 from elmokit.tasks.shared_layers import share_layers
 from elmokit.tasks.task import AnyTask, Batch, TaskModel
-from elmokit.text.batches import batches_by_length
+from elmokit.text.grouping import batches_by_length
 
 LABELS_IN_MESSAGE = 5
 

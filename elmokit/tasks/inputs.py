@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmokit.model.scalar_mix import ScalarMix
-from elmokit.tasks.layers import CharCNN, Dropout
+from elmokit.nn.basic import CharCNN, Dropout
 from elmokit.tasks.recipe import CharSettings, ElmoSettings
 
 
@@ -64,7 +64,9 @@ class TokenEncoder(nn.Module):
         self.register_buffer("vectors_VD", sizes.vectors_VD, persistent=False)
         word_dim = 0 if sizes.vectors_VD is None else sizes.vectors_VD.shape[1]
         self.learned = nn.Parameter(torch.zeros(sizes.num_learned, word_dim)) if sizes.num_learned else None
-        self.char_cnn = None if chars is None else CharCNN(sizes.num_chars, chars)
+        self.char_cnn = None
+        if chars is not None:
+            self.char_cnn = CharCNN(sizes.num_chars, chars.char_dim, chars.filters, dropout=chars.dropout)
         self.penalty_strength = elmo.penalty
         has_elmo = bool(sizes.num_layers)
         self.input_mix = _mix(sizes, elmo) if has_elmo and elmo.place in ("input", "both") else None

@@ -8,19 +8,20 @@ from typing import Any
 
 from elmokit.config import FrozenConfig
 from elmokit.embed.embedder import Embedder
-from elmokit.embed.state import stored_state
+from elmokit.embed.layer_store import LayerStore
 from elmokit.encoders.static_vectors import StaticVectors, read_static_vectors
 from elmokit.errors import ConfigError, InputError
 from elmokit.model.bilm import BiLM
-from elmokit.tasks.batching import choose_examples, count_tokens
+from elmokit.runs.seeds import seeded
+from elmokit.tasks.batches import choose_examples, count_tokens
 from elmokit.tasks.columns import ColumnMaker, InputVocab, learn_inputs, reads_elmo
-from elmokit.tasks.layer_store import LayerStore
-from elmokit.tasks.learner import UNTRAINED, seeded
-from elmokit.tasks.origin import examples_fingerprint, run_origin
 from elmokit.tasks.recipe import TaskRecipe
+from elmokit.tasks.resume_check import examples_fingerprint, run_origin
+from elmokit.tasks.state import UNTRAINED
 from elmokit.tasks.task import AnyTask
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm, load_saved
+from elmokit.weights.start_state import stored_state
 from elmokit.weights.sums import sha256
 
 

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
+from elmokit.metrics.spans import score_spans
+from elmokit.metrics.tags import bio_to_bioul, bio_to_spans, bioul_rules, bioul_to_bio
+from elmokit.nn.basic import BiLSTM, VariationalDropout
+from elmokit.nn.crf import LinearChainCRF, RuleScores, rule_scores, viterbi_decode
 from elmokit.readers.conll2003 import TaggedSentence, read_conll2003
-from elmokit.tasks.crf import LinearChainCRF, RuleScores, rule_scores, viterbi_decode
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.layers import BiLSTM, VariationalDropout
 from elmokit.tasks.recipe import Share
-from elmokit.tasks.span_metrics import score_spans
-from elmokit.tasks.tags import bio_to_bioul, bio_to_spans, bioul_rules, bioul_to_bio
 from elmokit.tasks.task import Batch, Sequences, Task
 from elmokit.text.tokens import RAW_ENGLISH, TextRules
 

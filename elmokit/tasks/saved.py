@@ -23,21 +23,21 @@ from torch import Tensor, nn
 from elmokit.atomic import atomic_folder
 from elmokit.config import FrozenConfig, parse_config
 from elmokit.embed.embedder import Embedder
-from elmokit.embed.state import stored_state
+from elmokit.embed.live_layers import LiveLayers
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, WeightsError
 from elmokit.tasks.card import task_card
 from elmokit.tasks.columns import ColumnMaker, InputVocab
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.live_layers import LiveLayers
+from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.table import TASKS, get_task
 from elmokit.tasks.task import AnyTask
 from elmokit.weights.folder import FORMAT as BILM_FORMAT
 from elmokit.weights.folder import is_replaceable, load_folder, save_folder, write_tensors
 from elmokit.weights.options import read_json_object
 from elmokit.weights.saved import SavedBiLM, check_shapes, shapes_of
 from elmokit.weights.source import build_bilm
+from elmokit.weights.start_state import stored_state
 from elmokit.weights.sums import SUMS, check_sum, read_sums, sha256, write_sums
 
 FORMAT: Final = "elmokit.task"

@@ -20,8 +20,9 @@ from torch.nn import functional
 
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
+from elmokit.nn.attention import soft_align
+from elmokit.nn.basic import BiLSTM, Dropout, VariationalDropout, masked_max, masked_mean
 from elmokit.readers.snli import LABELS, read_snli
-from elmokit.tasks.attention import soft_align
 from elmokit.tasks.classification import (
     Choice,
     ClassLabels,
@@ -35,7 +36,6 @@ from elmokit.tasks.classification import (
     unknown_classes,
 )
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.layers import BiLSTM, Dropout, VariationalDropout, masked_max, masked_mean
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
 from elmokit.text.tokens import RAW_ENGLISH, TextRules, tokenize

@@ -22,13 +22,13 @@ from torch import Tensor, nn
 
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
+from elmokit.metrics.squad import score_answers
+from elmokit.nn.attention import BiAttention, SelfAttention
+from elmokit.nn.basic import VariationalDropout
+from elmokit.nn.gru import BiGRU
 from elmokit.readers.squad import Answer, Question, read_squad
-from elmokit.tasks.attention import BiAttention, SelfAttention
-from elmokit.tasks.gru import BiGRU
 from elmokit.tasks.inputs import Column, EncodedTokens, TokenEncoder
-from elmokit.tasks.layers import VariationalDropout
 from elmokit.tasks.recipe import Share
-from elmokit.tasks.squad_metrics import score_answers
 from elmokit.tasks.squad_tokens import TokenizedText, tokenize_paragraph, tokenize_question
 from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
 from elmokit.text.tokens import RAW_ENGLISH, TextRules

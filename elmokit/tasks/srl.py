@@ -24,13 +24,13 @@ from torch.nn import functional
 
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
+from elmokit.metrics.srl import VERB, score_role_spans, score_roles
+from elmokit.metrics.tags import OUTSIDE, Span, ViterbiRules, bio_rules, bio_to_spans
+from elmokit.nn.crf import RuleScores, rule_scores, viterbi_decode
+from elmokit.nn.highway_lstm import HighwayLSTM
 from elmokit.tasks.coref_documents import read_documents
-from elmokit.tasks.crf import RuleScores, rule_scores, viterbi_decode
-from elmokit.tasks.highway_lstm import HighwayLSTM
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.recipe import Share
-from elmokit.tasks.srl_metrics import VERB, score_role_spans, score_roles
-from elmokit.tasks.tags import OUTSIDE, Span, ViterbiRules, bio_rules, bio_to_spans
 from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
 from elmokit.text.tokens import RAW_ENGLISH, TextRules
 

@@ -20,8 +20,9 @@ from torch.nn import functional
 
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
+from elmokit.nn.attention import self_biattention
+from elmokit.nn.basic import BiLSTM, Dropout, masked_max, masked_mean, masked_softmax
 from elmokit.readers.sst import SentimentTree, read_sst
-from elmokit.tasks.attention import self_biattention
 from elmokit.tasks.classification import (
     Choice,
     ClassLabels,
@@ -35,7 +36,6 @@ from elmokit.tasks.classification import (
     unknown_classes,
 )
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.layers import BiLSTM, Dropout, masked_max, masked_mean, masked_softmax
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
 from elmokit.text.tokens import RAW_ENGLISH, TextRules

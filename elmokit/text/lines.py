@@ -5,11 +5,12 @@ shift every line number after a stray form feed or U+2028.
 """
 
 import codecs
+import glob
 import gzip
 import lzma
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
@@ -94,3 +95,27 @@ def _decode(line: bytes, name: str, number: int) -> str:
             f"{name}, line {number}: byte {line[error.start]:#04x} (byte {error.start + 1} of the line) is not UTF-8; "
             f"re-encode the file, for example: iconv -f {encoding} -t UTF-8 {name} > new.txt"
         ) from error
+
+
+def find_inputs(inputs: Sequence[str | Path]) -> list[str]:
+    """The paths that inputs name, patterns filled in, in the order given; a pattern's files are sorted."""
+    if isinstance(inputs, str | Path):
+        raise InputError(f"inputs is {str(inputs)!r}, but must be a list of paths; write [{str(inputs)!r}]")
+    paths: list[str] = []
+    for name in map(str, inputs):
+        if name == STDIN or Path(name).exists() or not glob.has_magic(name):
+            paths.append(name)
+            continue
+        found = sorted(glob.glob(name, recursive=True))
+        if not found:
+            raise InputError(f"{name}: no file has such a name; check the pattern, seen from {Path.cwd()}")
+        files = [path for path in found if Path(path).is_file()]
+        if not files:
+            raise InputError(
+                f"{name}: no file has such a name, only directories such as {found[0]}; "
+                f"name the files in them, for example {name.rstrip('/')}/*"
+            )
+        paths += files
+    if not paths:
+        raise InputError("no inputs; give at least one text file")
+    return paths

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from elmokit.atomic import atomic_folder
 from elmokit.errors import ElmokitWarning, InputError, OutputError
-from elmokit.text.batches import windows
 from elmokit.text.chars import BOS_WORD, EOS_WORD, MIN_CHARS, encode_words
 from elmokit.text.corpus import META_FILE, WORDS_FILE, Corpus, CorpusMeta, CorpusSettings, Source
+from elmokit.text.grouping import windows
 from elmokit.text.lines import STDIN, Line, read_lines
 from elmokit.text.paragraphs import join_wrapped, unwrap
 from elmokit.text.tokens import split_sentences, tokenize

@@ -1,0 +1,126 @@
+"""The reading model's biGRU, in the form of cuDNN: the reset gate comes after the recurrent product.
+
+Sequences are packed (see `packing`), both directions are read side by side, and the input half is one matrix product
+for all steps of both. The recurrence's gradients are written by hand: that of its weight is again one product over all
+steps, and a step back through time has no more than the recurrent product and three other operations.
+
+Shapes: S = 2 directions; N positions of all sequences, packed; B sequences; b of them alive at a step; P width of the
+inputs; H hidden width; R = 3 H gates, in blocks of reset, keep and candidate; Q = 2 R gates of both directions. BTD are
+padded sequences and their width.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from elmokit.model.packing import steps_of
+from elmokit.nn.padding import plan_padded
+
+NUM_BLOCKS = 3
+INITIAL_SPREAD = 0.05  # Clark & Gardner 2018; what is further away than twice that is drawn again
+
+
+class BiGRU(nn.Module):
+    """A layer a direction, side by side."""
+
+    def __init__(self, input_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.forward_layer = GRULayer(input_dim, hidden_dim)
+        self.backward_layer = GRULayer(input_dim, hidden_dim)
+
+    def forward(self, inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return forward and backward outputs, (B, T, 2 H), zero on padding."""
+        packing = plan_padded(mask_BT)
+        layers = self.forward_layer, self.backward_layer
+        input_weight_QP, input_bias_Q = (
+            torch.cat([getattr(layer, name) for layer in layers]) for name in ("input_weight", "input_bias")
+        )
+        # Both directions read the inputs where they lie; only the gates, which are narrower, are turned.
+        gates_NQ = functional.linear(packing.pack(inputs_BTD), input_weight_QP, input_bias_Q)
+        forward_NR, backward_NR = gates_NQ.chunk(2, dim=1)
+        gates_SNR = torch.stack([forward_NR, packing.turn(backward_NR)])
+        recurrent = (
+            torch.stack([getattr(layer, name) for layer in layers]) for name in ("recurrent_weight", "recurrent_bias")
+        )
+        outputs_SNH: Tensor = _Recurrence.apply(gates_SNR, *recurrent, packing.batch_sizes)  # type: ignore[no-untyped-call]
+        return packing.unpack(torch.cat([outputs_SNH[0], packing.turn(outputs_SNH[1])], dim=1))
+
+
+class GRULayer(nn.Module):
+    """The weights of one direction.
+
+    ``reset`` and ``keep`` are sigmoids. ``candidate = tanh(from inputs + reset * (from the last output))``, and the
+    output is ``keep * (the last output) + (1 - keep) * candidate``.
+    """
+
+    def __init__(self, input_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.input_weight = nn.Parameter(torch.empty(NUM_BLOCKS * hidden_dim, input_dim))
+        self.recurrent_weight = nn.Parameter(torch.empty(NUM_BLOCKS * hidden_dim, hidden_dim))
+        self.input_bias = nn.Parameter(torch.zeros(NUM_BLOCKS * hidden_dim))
+        self.recurrent_bias = nn.Parameter(torch.zeros(NUM_BLOCKS * hidden_dim))
+        limit = 2 * INITIAL_SPREAD
+        for weight in (self.input_weight, self.recurrent_weight):
+            nn.init.trunc_normal_(weight, std=INITIAL_SPREAD, a=-limit, b=limit)
+
+
+class _Recurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        from_inputs_SNR: Tensor,
+        recurrent_weight_SRH: Tensor,
+        recurrent_bias_SR: Tensor,
+        batch_sizes: Sequence[int],
+    ) -> Tensor:
+        num_directions, _, hidden_dim = recurrent_weight_SRH.shape
+        gates_SNR = from_inputs_SNR.clone()
+        recurrent_weight_SHR, recurrent_bias_S1R = recurrent_weight_SRH.mT.contiguous(), recurrent_bias_SR[:, None]
+        # What every step reads of the one before, its candidate's share of that, and what comes out.
+        read_SNH, heard_SNH, outputs_SNH = gates_SNR.new_empty(
+            3, num_directions, gates_SNR.shape[1], hidden_dim
+        ).unbind()
+        hidden_SbH = gates_SNR.new_zeros(num_directions, batch_sizes[0], hidden_dim)
+        for step in steps_of(batch_sizes):
+            before_SbH = hidden_SbH[:, : step.stop - step.start]
+            recurrent_SbR = torch.baddbmm(recurrent_bias_S1R, before_SbH, recurrent_weight_SHR)
+            switches, candidate_SbH = gates_SNR[:, step].split([2 * hidden_dim, hidden_dim], dim=2)
+            from_switches, heard_SbH = recurrent_SbR.split([2 * hidden_dim, hidden_dim], dim=2)
+            reset_SbH, keep_SbH = switches.add_(from_switches).sigmoid_().chunk(2, dim=2)
+            candidate_SbH.addcmul_(reset_SbH, heard_SbH).tanh_()
+            read_SNH[:, step], heard_SNH[:, step] = before_SbH, heard_SbH
+            hidden_SbH = outputs_SNH[:, step]
+            torch.lerp(candidate_SbH, before_SbH, keep_SbH, out=hidden_SbH)
+        ctx.save_for_backward(recurrent_weight_SRH, gates_SNR, read_SNH, heard_SNH)
+        ctx.batch_sizes = batch_sizes
+        return outputs_SNH
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outputs_grad_SNH: Tensor) -> tuple[Tensor | None, ...]:
+        recurrent_weight_SRH, gates_SNR, read_SNH, heard_SNH = ctx.saved_tensors
+        reset_SNH, keep_SNH, candidate_SNH = gates_SNR.chunk(NUM_BLOCKS, dim=2)
+        # A step's gates change with its output by factors that do not depend on later steps: all at once.
+        to_candidate_SNH = (1 - keep_SNH) * (1 - candidate_SNH.square())
+        to_keep_SNH = (read_SNH - candidate_SNH) * keep_SNH * (1 - keep_SNH)
+        to_heard_SNH = to_candidate_SNH * reset_SNH
+        to_reset_SNH = to_heard_SNH * heard_SNH * (1 - reset_SNH)
+        factors_SN3H = torch.stack([to_reset_SNH, to_keep_SNH, to_heard_SNH], dim=2)
+        grad_SNH, recurrent_grad_SNR = outputs_grad_SNH.clone(), torch.empty_like(gates_SNR)
+        num_directions, _, hidden_dim = recurrent_weight_SRH.shape
+        recurrent_grad_SN3H = recurrent_grad_SNR.view(num_directions, -1, NUM_BLOCKS, hidden_dim)
+        hidden_grad_SbH = read_SNH.new_zeros(num_directions, 0, hidden_dim)
+        for step in reversed(list(steps_of(ctx.batch_sizes))):
+            grad_SbH = grad_SNH[:, step]
+            grad_SbH[:, : hidden_grad_SbH.shape[1]] += hidden_grad_SbH  # some sequences begin here, from their end
+            torch.mul(factors_SN3H[:, step], grad_SbH[:, :, None], out=recurrent_grad_SN3H[:, step])
+            hidden_grad_SbH = torch.baddbmm(
+                keep_SNH[:, step] * grad_SbH, recurrent_grad_SNR[:, step], recurrent_weight_SRH
+            )
+        gates_grad_SNR = recurrent_grad_SNR.clone()
+        torch.mul(grad_SNH, to_candidate_SNH, out=gates_grad_SNR[:, :, 2 * hidden_dim :])
+        return gates_grad_SNR, recurrent_grad_SNR.mT @ read_SNH, recurrent_grad_SNR.sum(dim=1), None

@@ -1,0 +1,33 @@
+"""A folder for one run at a time."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from elmokit.errors import OutputError
+from elmokit.locking import LOCK, locked
+from elmokit.runs.world import World
+
+
+@contextmanager
+def claimed(folder: Path, world: World) -> Iterator[None]:
+    """Make the folder and keep other runs out of it. A process that ends lets go of it, however it ends.
+
+    If nothing came into a folder that was made here, it is removed again.
+    """
+    if not world.is_first:
+        yield
+        return
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written: {error.strerror}; name another folder") from error
+    with locked(folder, work="training in it"):
+        try:
+            yield
+        except BaseException:
+            if is_new and [path.name for path in folder.glob("*")] == [LOCK]:  # refused before anything was in it
+                shutil.rmtree(folder, ignore_errors=True)
+            raise

@@ -1,0 +1,72 @@
+"""A language model on disk: a model folder with its output layer, its words and its start state."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmokit.errors import InputError
+from elmokit.model.bilm import BiLMState
+from elmokit.model.language_model import LanguageModel
+from elmokit.model.softmax import Softmax
+from elmokit.text.vocab import Vocab
+from elmokit.weights.folder import load_folder, load_softmax, save_folder
+from elmokit.weights.saved import SavedBiLM, SavedSoftmax
+from elmokit.weights.source import build_bilm
+from elmokit.weights.start_state import stored_state, to_tensors, warm_state
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedLM:
+    """A language model off disk, and what belongs to it."""
+
+    model: LanguageModel
+    vocab: Vocab
+    start_state: BiLMState | None
+    """Of ``warm`` sentences; None if it was never computed."""
+    options: dict[str, Any] | None
+    """The published options it once came with, so that it can be written back; None for a model born here."""
+
+
+def load_language_model(folder: str | Path) -> LoadedLM:
+    """Load a folder that has an output layer."""
+    saved_softmax = load_softmax(folder)
+    saved = load_folder(folder)
+    softmax = Softmax(len(saved_softmax.vocab), saved.config.lstm.proj_dim)
+    softmax.load_state_dict({"weight": saved_softmax.weight_VP, "bias": saved_softmax.bias_V}, assign=True)
+    model = LanguageModel(build_bilm(saved), softmax)
+    return LoadedLM(model, saved_softmax.vocab, stored_state(saved), saved.options)
+
+
+def save_language_model(
+    model: LanguageModel,
+    vocab: Vocab,
+    folder: str | Path,
+    *,
+    options: dict[str, Any] | None = None,
+    description: str | None = None,
+    half: bool = False,
+) -> None:
+    """Save a model with its output layer, its words, and the start state that it settles into.
+
+    ``options`` are the published options of the model it was tuned from, ``description`` and ``half`` as in
+    `elmokit.weights.folder.save_folder`.
+    """
+    check_belongs(model, vocab)
+    saved = SavedBiLM(
+        model.bilm.config,
+        dict(model.bilm.state_dict()),
+        options=options,
+        start_state=to_tensors(warm_state(model.bilm)),
+    )
+    softmax = SavedSoftmax(model.softmax.weight.detach(), model.softmax.bias.detach(), vocab)
+    save_folder(saved, folder, softmax=softmax, description=description, half=half)
+
+
+def check_belongs(model: LanguageModel, vocab: Vocab) -> None:
+    """Refuse a vocabulary that is not the model's; only its length can tell."""
+    num_words = len(model.softmax.bias)
+    if len(vocab) != num_words:
+        raise InputError(
+            f"the vocabulary has {len(vocab):,} words, but the model predicts {num_words:,}; "
+            "they do not belong together: use the vocab.txt from the model's own folder"
+        )

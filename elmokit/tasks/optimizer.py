@@ -1,0 +1,144 @@
+"""How a task model's weights move: the rate, the l2 penalty, the clip, the optimiser, and the weights' moving mean."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from elmokit.errors import ConfigError
+from elmokit.runs.optimizers import OPTIMIZERS
+from elmokit.tasks.recipe import TrainingSettings
+
+DECAY, DECAY_STEPS = 0.999, 100  # Lee et al. 2017
+TOKENS = "tokens."  # how the names of a token encoder's parameters begin
+
+NOTHING_MORE = (
+    "so nothing can be learned from here on; begin a new run, in another folder, "
+    "with a lower training.learning_rate or training.clip_norm"
+)
+
+RHO = 0.95  # of Adadelta
+
+
+class TaskOptimizer:
+    """Adds the l2 penalty to the gradients, clips them, then moves the weights."""
+
+    def __init__(self, model: nn.Module, settings: TrainingSettings) -> None:
+        self._parameters = learned_parameters(model)
+        self._decayed = [self._parameters[name] for name in decayed_names(model)] if settings.weight_decay else []
+        self._settings = settings
+        self._method = _make(settings, list(self._parameters.values()))
+
+    def clear(self) -> None:
+        """Forget the gradients of the step before."""
+        self._method.zero_grad(set_to_none=True)
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> float:
+        """Move every weight along its gradient; return the gradients' norm before it was clipped."""
+        settings = self._settings
+        for weight in self._decayed:
+            # Part of the loss, so it comes before the clip, and Adam scales it like the rest.
+            pull = settings.weight_decay * weight
+            weight.grad = pull if weight.grad is None else weight.grad.add_(pull)
+        learning = [parameter for parameter in self._parameters.values() if parameter.grad is not None]
+        norm = nn.utils.get_total_norm([parameter.grad for parameter in learning if parameter.grad is not None])
+        if not torch.isfinite(norm):
+            raise ConfigError(f"the gradient's norm is {float(norm)}, {NOTHING_MORE}")
+        if settings.clip_norm is not None:
+            nn.utils.clip_grads_with_norm_(learning, settings.clip_norm, norm)
+        if settings.clip_value is not None:
+            nn.utils.clip_grad_value_(learning, settings.clip_value)
+        for group in self._method.param_groups:
+            group["lr"] = learning_rate
+        self._method.step()
+        return float(norm)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that the optimiser remembers, by name."""
+        return {
+            f"{name}/{key}": torch.as_tensor(value)
+            for name, parameter in self._parameters.items()
+            for key, value in self._method.state[parameter].items()
+        }
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `tensors` gave."""
+        self._method.state.clear()
+        for full_name, value in tensors.items():
+            name, key = full_name.rsplit("/", 1)
+            self._method.state[self._parameters[name]][key] = value.clone()
+
+
+class MovingMean:
+    """A mean of the weights of all steps in which older ones fade; it begins with the weights before the first step.
+
+    There is no correction for that beginning, as TensorFlow's ``ExponentialMovingAverage`` has none by default.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self._parameters = learned_parameters(model)
+        self._decay = decay
+        self.tensors = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the weights after a step."""
+        torch._foreach_lerp_(list(self.tensors.values()), list(self._parameters.values()), 1 - self._decay)
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from the ``tensors`` of before."""
+        self.tensors = {name: tensors[name].clone() for name in self._parameters}
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the model have the mean as its weights, for as long as the block lasts."""
+        kept = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+        self._fill(self.tensors)
+        try:
+            yield
+        finally:
+            self._fill(kept)
+
+    @torch.no_grad()
+    def _fill(self, values: Mapping[str, Tensor]) -> None:
+        for name, parameter in self._parameters.items():
+            parameter.copy_(values[name])
+
+
+def learning_rate(settings: TrainingSettings, *, step: int, num_halvings: int) -> float:
+    """The rate of a step, counted from 0."""
+    match settings.schedule:
+        case "constant":
+            return settings.learning_rate
+        case "halve":
+            return settings.learning_rate * 0.5**num_halvings
+        case "exponential":
+            return settings.learning_rate * DECAY ** (step // DECAY_STEPS)
+
+
+def _make(settings: TrainingSettings, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    if settings.optimizer == "adadelta":
+        return torch.optim.Adadelta(parameters, rho=RHO, eps=settings.adadelta_epsilon, foreach=True)
+    return OPTIMIZERS[settings.optimizer](parameters)
+
+
+def learned_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that training may change, by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def decayed_names(model: nn.Module) -> list[str]:
+    """The matrices of recurrent and feed-forward layers: what the l2 penalty is on.
+
+    Tables of vectors are none, nor is anything that belongs to the tokens: word vectors, characters, mixes.
+    """
+    tables = {
+        f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)
+    }
+    return [
+        name
+        for name, parameter in learned_parameters(model).items()
+        if parameter.dim() >= 2 and name not in tables and not name.startswith(TOKENS)
+    ]

@@ -1,0 +1,346 @@
+"""The verbs perplexity, score and finetune: what they print where, what they make, and how they fail."""
+
+import inspect
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from published import PublishedModel
+from terminal import run_on_terminal
+from toy import TEXT, toy_model
+
+from elmokit import cli
+from elmokit.cli.finetuning import finetune as finetune_verb
+from elmokit.model.language_model import LanguageModel
+from elmokit.pretrain.finetune import ONE_EPOCH
+from elmokit.score.perplexity import measure
+from elmokit.score.saved_lm import load_language_model, save_language_model
+from elmokit.score.scoring import Scorer
+from elmokit.text.preparation import prepare_corpus
+from elmokit.text.vocab import SPECIAL_WORDS, Vocab
+
+SENTENCES = [line.split() for line in TEXT.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model of ours with an output layer; its vocabulary has half of the text's words."""
+    vocab = Vocab([*SPECIAL_WORDS, *list(dict.fromkeys(TEXT.split()))[::2]])
+    torch.manual_seed(5)
+    folder = tmp_path_factory.mktemp("model") / "ours"
+    save_language_model(LanguageModel.untrained(toy_model(), len(vocab)), vocab, folder)
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder to work in; it has the text."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text(TEXT)
+    return tmp_path
+
+
+def table(printed: str) -> list[dict[str, str]]:
+    """Tab-separated rows by their headings."""
+    headings, *rows = (line.split("\t") for line in printed.splitlines())
+    return [dict(zip(headings, row, strict=True)) for row in rows]
+
+
+# perplexity
+
+
+def test_perplexity_is_what_the_library_measures(folder, model, capfd):
+    assert cli.run(["perplexity", model, "text.txt", "--tokenized", "--all-states", "--json"]) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["state"] for line in lines] == ["reset", "warm", "carry"]
+    loaded = load_language_model(model)
+    corpus = prepare_corpus(["text.txt"], folder / "prepared", tokenized=True, max_chars=12)
+    for line in lines:
+        found = measure(loaded.model, corpus, loaded.vocab, state=line["state"], warm=loaded.start_state)
+        assert line["forward"] == pytest.approx(found.forward)
+        assert line["backward"] == pytest.approx(found.backward)
+        assert line["arithmetic_mean"] == pytest.approx(found.arithmetic_mean)
+        assert line["geometric_mean"] == pytest.approx(found.geometric_mean)
+        assert (line["num_targets"], line["num_unknown"]) == (140, found.num_unknown)
+    assert lines[0]["forward"] != lines[1]["forward"]
+
+
+def test_perplexity_is_a_table_of_the_warm_state(model, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run(["perplexity", model, "text.txt", "--tokenized", "--max-tokens", "19"]) == 0
+    out, err = capfd.readouterr()
+    headings, row = out.splitlines()
+    assert headings.split() == ["state", "forward", "backward", "mean", "geometric", "mean", "targets", "unknown"]
+    assert row.startswith("warm ")
+    assert row.split()[-2] == "21"  # two sentences, of ten and of nine words
+    assert err == ""
+
+
+def test_split_makes_sentences_of_paragraphs(folder, model, capfd):
+    (folder / "paragraph.txt").write_text("The fish were fast. The man was patient.\n")
+    targets = []
+    for options in ([], ["--split"]):
+        assert cli.run(["perplexity", model, "paragraph.txt", "--json", *options]) == 0
+        targets.append(json.loads(capfd.readouterr().out)["num_targets"])
+    assert targets == [11, 12]
+
+
+def test_carry_on_a_short_text_is_warned_of(model, capfd):
+    assert cli.run(["perplexity", model, "text.txt", "--tokenized", "--state", "carry"]) == 0
+    err = capfd.readouterr().err
+    assert err.startswith("elmokit: warning: under carry 140 targets in 256 rows")
+    assert err.count("\n") == 1
+
+
+# score
+
+
+def test_score_in_a_pipe_is_tab_separated_and_skips_blank_lines(folder, model, capfd):
+    (folder / "a.txt").write_text("the fish were fast\n\n \nhe took a zebra\n")
+    assert cli.run(["score", "a.txt", "text.txt", "-m", model, "--tokenized"]) == 0
+    rows = table(capfd.readouterr().out)
+    assert [row["line"] for row in rows[:3]] == ["0", "3", "4"]
+    assert len(rows) == 2 + len(SENTENCES)
+    expected = Scorer.from_pretrained(model).score([row["sentence"].split() for row in rows])
+    assert [row["sentence"] for row in rows[:2]] == ["the fish were fast", "he took a zebra"]
+    for row, score in zip(rows, expected, strict=True):
+        assert float(row["perplexity"]) == pytest.approx(score.perplexity, abs=0.006)
+        assert float(row["forward_total"]) == pytest.approx(score.forward_total, abs=1e-3)
+        assert float(row["backward_total"]) == pytest.approx(score.backward_total, abs=1e-3)
+        assert int(row["unknown"]) == score.unknown.sum()
+
+
+def test_raw_text_is_tokenised_and_standard_input_is_read(model, capfd, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"The fish, fast.\n")))
+    assert cli.run(["score", "-", "-m", model, "--json", "--state", "reset"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    [expected] = Scorer.from_pretrained(model, state="reset").score(["The fish, fast."])
+    assert found["tokens"] == ["The", "fish", ",", "fast", "."]
+    assert found["forward_total"] == pytest.approx(expected.forward_total, abs=1e-4)
+
+
+def test_tokens_add_up_to_the_sentence(model, capfd):
+    assert cli.run(["score", "text.txt", "-m", model, "--tokenized", "--tokens"]) == 0
+    rows = [row for row in table(capfd.readouterr().out) if row["line"] == "1"]
+    [expected] = Scorer.from_pretrained(model).score([SENTENCES[1]])
+    assert [row["token"] for row in rows] == ["<S>", *SENTENCES[1], "</S>"]
+    assert (rows[0]["forward_logprob"], rows[-1]["backward_logprob"]) == ("", "")
+    assert sum(float(row["forward_logprob"]) for row in rows[1:]) == pytest.approx(expected.forward_total, abs=1e-2)
+    assert sum(float(row["backward_logprob"]) for row in rows[:-1]) == pytest.approx(expected.backward_total, abs=1e-2)
+    assert [row["unknown"] == "1" for row in rows[1:-1]] == expected.unknown.tolist()
+
+
+def test_json_has_all_and_top_k_hides_the_specials(model, capfd):
+    num_words = len(load_language_model(model).vocab) - len(SPECIAL_WORDS)
+    assert cli.run(["score", "text.txt", "-m", model, "--tokenized", "--json", "--top-k", str(num_words)]) == 0
+    first = json.loads(capfd.readouterr().out.splitlines()[0])
+    scorer = Scorer.from_pretrained(model)
+    [score] = scorer.score([SENTENCES[0]])
+    [places] = scorer.predict([SENTENCES[0]], top_k=num_words + 3)
+    assert first["forward_logprobs"] == pytest.approx(score.forward_logprobs.tolist(), abs=1e-4)
+    assert first["backward_logprobs"] == pytest.approx(score.backward_logprobs.tolist(), abs=1e-4)
+    assert first["unknown"] == score.unknown.tolist()
+    for name in ("end_logprob", "start_logprob", "backward_total", "forward_perplexity", "backward_perplexity"):
+        assert first[name] == pytest.approx(getattr(score, name), abs=1e-3)
+    for found, place in zip(first["places"], places, strict=True):
+        for side in ("forward", "backward", "both"):
+            expected = {one.word: one.logprob for one in getattr(place, side) if one.word not in SPECIAL_WORDS}
+            assert {one["word"]: one["logprob"] for one in found[side]} == pytest.approx(expected, abs=1e-4)
+            logprobs = [one["logprob"] for one in found[side]]
+            assert logprobs == sorted(logprobs, reverse=True)
+
+
+def test_top_k_in_a_pipe_is_a_row_a_candidate(model, capfd):
+    assert cli.run(["score", "text.txt", "-m", model, "--tokenized", "--top-k", "2"]) == 0
+    rows = table(capfd.readouterr().out)
+    assert [(row["place"], row["token"], row["rank"]) for row in rows[:3]] == [
+        ("1", "the", "1"),
+        ("1", "the", "2"),
+        ("2", "old", "1"),
+    ]
+    assert len(rows) == 2 * len(TEXT.split())
+
+
+def test_a_text_of_many_windows_keeps_its_order(folder, model, capfd):
+    (folder / "long.txt").write_text(TEXT * 70)  # 8,750 words
+    assert cli.run(["score", "long.txt", "-m", model, "--tokenized"]) == 0
+    rows = table(capfd.readouterr().out)
+    assert [int(row["line"]) for row in rows] == list(range(70 * len(SENTENCES)))
+    assert {row["perplexity"] for row in rows[:: len(SENTENCES)]} == {rows[0]["perplexity"]}
+
+
+def test_a_terminal_shows_a_line_a_sentence_in_80_columns(folder, model, monkeypatch):
+    (folder / "a.txt").write_text("the fish \x1b[31m were fast\n" + "the river " * 50 + "\n")
+    lines = run_on_terminal(["score", "a.txt", "-m", model, "--tokenized"], monkeypatch)
+    assert lines[1].split() == ["line", "perplexity", "forward", "backward", "unknown", "sentence"]
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 80
+    assert lines[3].rstrip().endswith("…")
+    assert "the fish \N{REPLACEMENT CHARACTER}[31m were fast" in lines[2]  # no text can change the terminal
+
+
+@pytest.mark.parametrize(
+    ("option", "heading"), [(["--tokens"], "token forward backward"), (["--top-k", "3"], "token from the left from")]
+)
+def test_a_terminal_shows_a_table_a_sentence(model, monkeypatch, option, heading):
+    lines = run_on_terminal(["score", "text.txt", "-m", model, "--tokenized", *option], monkeypatch)
+    assert lines[0].startswith("line 0, perplexity ")
+    assert " ".join(lines[1].split()).startswith(heading)
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith("line ") for line in lines) == len(SENTENCES)
+
+
+# finetune
+
+
+def test_finetune_tells_the_held_out_perplexity_before_and_after(folder, model, capfd):
+    args = ["finetune", model, "te*.txt", "-o", "tuned", "--heldout", "text.txt", "--tokenized", "--rows", "4"]
+    assert cli.run([*args, "--epochs", "3", "--learning-rate", "0.1"]) == 0
+    out, err = capfd.readouterr()
+    *lines, unknown = out.splitlines()[1:]
+    assert unknown.split() == ["unknown", "words", "39.3%", "39.3%"]
+    rows = {line.split()[0]: [float(number) for number in line.split()[1:]] for line in lines}
+    assert rows["mean"][1] < rows["mean"][0]
+    assert cli.run(["perplexity", model, "text.txt", "--tokenized", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    expected = [found["forward"], found["backward"], found["arithmetic_mean"]]
+    assert [rows[name][0] for name in ("forward", "backward", "mean")] == pytest.approx(expected, abs=0.006)
+    assert err.endswith("elmokit: tuned in 6 steps; the model is in tuned\n")  # 140 targets are two steps of 4 x 20
+    assert "fewer --rows or more --epochs make more" in err
+    assert "learning" not in err
+    assert sorted(path.name for path in folder.iterdir()) == ["text.txt", "tuned"]
+
+
+@pytest.mark.parametrize("as_pair", [True, False])
+def test_a_published_model_is_tuned_from_its_folder_or_its_two_files(published_model: PublishedModel, capfd, as_pair):
+    pair = [str(path) for path in reversed(published_model.pair)]
+    source = pair if as_pair else [str(published_model.options_path.parent)]
+    options = ["--tokenized", "--rows", "4", "--vocab-size", "20", "--softmax-epochs", "2"]
+    assert cli.run(["finetune", *source, "text.txt", "-o", "tuned", *options]) == 0
+    err = capfd.readouterr().err
+    alone, together = err.index("learning the new output layer alone"), err.index("learning everything together")
+    assert alone < together
+    assert "step 4/4" in err[alone:together]
+    assert "step 2/2" in err[together:]
+    assert len(load_language_model("tuned").vocab) == 20
+    assert cli.run(["score", "text.txt", "-m", "tuned", "--tokenized"]) == 0
+
+
+def test_the_options_not_given_are_the_paper_s():
+    defaults = {name: option.default for name, option in inspect.signature(finetune_verb).parameters.items()}
+    assert defaults["epochs"] == ONE_EPOCH.epochs
+    assert defaults["rows"] == ONE_EPOCH.num_rows
+    assert defaults["learning_rate"] == ONE_EPOCH.learning_rate
+
+
+def test_a_model_is_replaced_only_by_force(model):
+    args = ["finetune", model, "text.txt", "-o", "tuned", "--tokenized"]
+    assert cli.run(args) == 0
+    before = Path("tuned/model.safetensors").read_bytes()
+    assert cli.run([*args, "--rows", "4"]) == 1
+    assert Path("tuned/model.safetensors").read_bytes() == before
+    assert cli.run([*args, "--rows", "4", "--force"]) == 0
+    assert Path("tuned/model.safetensors").read_bytes() != before
+
+
+@pytest.mark.long
+def test_after_ctrl_c_the_same_command_goes_on(folder, model, capfd):
+    args = ["finetune", model, "text.txt", "-o", "tuned", "--tokenized", "--rows", "2", "--epochs", "30"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "elmokit", *args]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    for line in process.stderr:
+        if line.startswith("elmokit: step 20/"):
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (130, "")
+    told = "elmokit: interrupted; the work is saved in tuned.work, the same command goes on from there"
+    assert err.splitlines()[-1] == told
+    assert not (folder / "tuned").exists()
+    assert cli.run(args) == 0
+    assert "elmokit: going on after step " in capfd.readouterr().err
+    assert (folder / "tuned").is_dir()
+    assert not (folder / "tuned.work").exists()
+
+
+# All three
+
+TUNE = ["-o", "tuned"]
+FAILURES = {
+    "no folder": (["score", "text.txt", "-m", "nowhere"], "nowhere: does not exist; expected the folder of a model"),
+    "no output layer": (["score", "text.txt", "-m", "PUBLISHED"], "has no output layer"),
+    "two tables": (["score", "text.txt", "-m", "MODEL", "--tokens", "--top-k", "2"], "--tokens and --top-k are two"),
+    "too many words": (["score", "text.txt", "-m", "MODEL", "--top-k", "999"], "--top-k 999; the model knows"),
+    "no language": (["score", "text.txt", "-m", "MODEL", "--language", "xx"], "xx"),
+    "no text": (["score", "none.txt", "-m", "MODEL"], "none.txt: no such file"),
+    "not UTF-8": (["perplexity", "MODEL", "latin.txt"], "latin.txt, line 2: byte 0xe9"),
+    "empty text": (["perplexity", "MODEL", "empty.txt"], "no sentence in empty.txt"),
+    "stream": (["perplexity", "MODEL", "-"], "standard input cannot be prepared"),
+    "a file": (["perplexity", "text.txt", "text.txt"], "text.txt: is a file; expected the folder of a model"),
+    "two wishes": (["perplexity", "MODEL", "text.txt", "--state", "warm", "--all-states"], "choose one of the two"),
+    "tuned from nothing": (["finetune", "nowhere", "text.txt", *TUNE], "nowhere: does not exist"),
+    "half a pair": (
+        ["finetune", "options.json", "text.txt", *TUNE],
+        "then the text: elmokit finetune options.json weights.hdf5 TEXT",
+    ),
+    "a pair alone": (["finetune", "options.json", "a.hdf5", *TUNE], "no text; name one or more files"),
+    "new words": (["finetune", "MODEL", "text.txt", *TUNE, "--vocab-size", "9"], "keeps its words; leave out"),
+    "no rows": (["finetune", "MODEL", "text.txt", *TUNE, "--rows", "0"], "training.num_rows = 0: "),
+    "in use": (["finetune", "MODEL", "text.txt", "-o", "used"], "used: is a folder with files in it"),
+    "not a model": (["finetune", "MODEL", "text.txt", "-o", "used", "--force"], "used: exists and is not a model"),
+}
+
+
+@pytest.mark.parametrize(("args", "message"), FAILURES.values(), ids=FAILURES)
+def test_a_failure_is_one_line_and_exit_code_1(folder, model, published_model, capfd, args, message):
+    (folder / "latin.txt").write_bytes(b"cafe\ncaf\xe9\n")
+    (folder / "empty.txt").touch()
+    (folder / "used").mkdir()
+    (folder / "used" / "thesis.tex").write_text("years")
+    before = sorted(folder.rglob("*"))
+    names = {"MODEL": model, "PUBLISHED": str(published_model.options_path.parent)}
+    assert cli.run([names.get(arg, arg) for arg in args]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("elmokit: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["perplexity", "x"],
+        ["perplexity", "x", "y", "--workers", "0"],
+        ["score", "a", "-m", "b", "--state", "carry"],
+        ["finetune", "x", "y"],
+        ["finetune", "x", "y", "-o", "z", "--workers", "0"],
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(capfd, args):
+    assert cli.run(args) == 2
+    assert capfd.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["perplexity", "score", "finetune"])
+def test_help_fits_80_columns(capfd, monkeypatch, verb):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run([verb, "--help"]) == 0
+    out = capfd.readouterr().out
+    assert out.startswith(f"Usage: elmokit {verb}")
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_help_loads_nothing_heavy():
+    loaded = "[name for name in ('torch', 'numpy', 'h5py', 'sacremoses') if name in sys.modules]"
+    code = f"import sys; from elmokit import cli; cli.run(['score', '--help']); print({loaded})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"

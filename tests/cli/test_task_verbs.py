@@ -1,0 +1,430 @@
+"""The verbs of the tasks: what they make, what they print where, and how they fail."""
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from toy_datasets import write_home
+
+from elmokit import cli
+from elmokit.cli.task_display import RunInWords, print_scores
+from elmokit.cli.task_predictions import TEXT
+from elmokit.cli.task_verbs import TaskName
+from elmokit.config import find_recipe, parse_config, read_recipe
+from elmokit.errors import ConfigError
+from elmokit.tasks.names import TASKS, get_task
+from elmokit.tasks.progress import DevScores, Finished, LayersRead, TaskPlan, TaskStep
+from elmokit.tasks.recipe import TaskRecipe
+
+FILES = {
+    "coref": ["coref/litbank-conll.tar.xz"] * 3,
+    "ner": [f"ner/wnut17.{part}.conll.xz" for part in ("train", "dev", "test")],
+    "snli": [f"snli/snli_1.0_{part}.jsonl.xz" for part in ("train-100k", "dev", "test")],
+    "squad": ["squad/train-small.json.xz", "squad/test-small.json.xz", "squad/test-small.json.xz"],
+    "srl": [f"srl/ewt-propbank-{part}.conll.xz" for part in ("train", "dev", "test")],
+    "sst": [f"sst/{part}.txt.xz" for part in ("train", "dev", "test")],
+}
+ASKED = {
+    "coref": "Ada saw Oslo. She left it.\nBo was late.\n\nDan met Bo.\n",
+    "ner": "Ada saw Oslo.\n\nBo met Rome.\n",
+    "snli": "Ada saw Oslo.\tAda saw nobody.\n",
+    "squad": "It was late. Ada saw Oslo.\tWho was it?\n",
+    "srl": "Ada *saw* Oslo and *met* Bo .\n",
+    "sst": "The film in Oslo superb\n",
+}
+NUM_ASKED = {"coref": 2, "ner": 2, "snli": 1, "squad": 1, "srl": 2, "sst": 1}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data, recipes, vectors and a biLM; and a trained model of NER in the folder ner."""
+    folder = tmp_path_factory.mktemp("home")
+    write_home(folder)
+    changes = ["training.epochs=8", "training.learning_rate=0.05"]
+    assert cli.run([*train(folder, "ner"), *changes, "--run-dir", str(folder / "ner")]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def train(home: Path, task: str) -> list[str]:
+    parts = zip(("--train", "--dev", "--test"), FILES[task], strict=True)
+    files = [word for option, name in parts for word in (option, str(home / "data" / name))]
+    recipe = ["--recipe", str(home / "recipes" / f"{task}.toml"), "--elmo", str(home / "bilm")]
+    return ["task", "train", task, *files, *recipe, "--vectors", str(home / "data" / "glove.txt")]
+
+
+def model(home: Path) -> str:
+    return str(home / "ner" / "model")
+
+
+# train
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_is_trained_evaluated_and_asked(home, task, capfd):
+    assert cli.run(train(home, task)) == 0
+    out, err = capfd.readouterr()
+    result = json.loads(Path("runs", task, "result.json").read_bytes())
+    shown = {line.rsplit(maxsplit=2)[0]: line.split()[-2:] for line in out.splitlines()[1:]}
+    assert out.splitlines()[0].split() == ["score", "dev", "test"]
+    assert shown == {
+        name.replace("_", " "): [f"{100 * result[part][name]:.2f}" for part in ("dev", "test")]
+        for name in result["test"]
+    }
+    assert f"the model is in runs/{task}/model\n" in err
+
+    test_file = str(home / "data" / FILES[task][2])
+    assert cli.run(["task", "evaluate", task, f"runs/{task}/model", test_file, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert {name: found[name] for name in result["test"]} == pytest.approx(result["test"])
+
+    Path("text.txt").write_text(ASKED[task])
+    assert cli.run(["task", "predict", task, f"runs/{task}/model", "text.txt", "--json"]) == 0
+    said = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert len(said) == NUM_ASKED[task]
+    assert not any({"id", "document"} & one.keys() for one in said)  # each would be the first
+
+
+def test_a_run_is_told_in_plain_lines_and_a_finished_one_left_as_it_is(home, capfd):
+    assert cli.run(train(home, "ner")) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0] == "elmokit: the biLM reads: 40 of 40 tokens"  # four sentences of dev are also in train
+    assert lines[1] == (
+        "elmokit: 10 examples to learn from, 4 to choose the best weights by; 1,942 parameters, static vectors, "
+        "ELMo at the input"
+    )
+    looks = [line for line in lines if ", dev f1 " in line]
+    assert [re.match(r"elmokit: epoch (\S+),", line)[1] for line in looks] == ["1.00/2", "2.00/2"]
+    assert "(the best so far), loss " in looks[0]
+    assert re.search(r"examples/s, 0:00:0\d left at most$", looks[0])
+    assert lines[-1].startswith("elmokit: the run is finished, after step 6; the best weights are those of ")
+    before = Path("runs/ner/model/model.safetensors").stat().st_mtime_ns
+    assert cli.run(train(home, "ner")) == 0
+    out, err = capfd.readouterr()
+    assert "the run was finished already, after step 6" in err
+    assert out.splitlines()[0].split() == ["score", "dev", "test"]
+    assert Path("runs/ner/model/model.safetensors").stat().st_mtime_ns == before
+
+
+def recipe_of(*args: str) -> TaskRecipe:
+    assert cli.run([*args, "training.epochs=1", "--run-dir", "run"]) == 0
+    return TaskRecipe.model_validate_json(Path("run/recipe.json").read_bytes())
+
+
+def test_options_stand_for_keys_of_the_recipe_and_keys_win(home):
+    asked = recipe_of(*train(home, "ner"), "--untrained", "elmo.place=both", "words.file=none")
+    assert asked.elmo.model == str(home / "bilm")
+    assert (asked.elmo.untrained, asked.elmo.place) == (True, "both")
+    assert asked.words.file is None
+
+
+def test_without_vectors_there_are_none_to_train(home):
+    shipped = [word for word in train(home, "ner") if not word.endswith(".toml")]
+    shipped.remove("--recipe")
+    asked = recipe_of(*shipped[:-2], "model.hidden_dims=[4, 4]")
+    assert find_recipe("ner", folder="tasks").read_text().count("trained = true") == 1
+    assert (asked.words.file, asked.words.trained) == (None, False)
+
+
+def test_elmo_none_is_the_baseline_and_a_folder_may_be_called_by_a_number(home, capfd):
+    assert recipe_of(*train(home, "ner"), "--elmo", "none").elmo.model is None
+    assert "no ELMo" in capfd.readouterr().err
+    Path("2024").symlink_to(home / "bilm")
+    assert cli.run([*train(home, "ner"), "--elmo", "2024"]) == 0
+
+
+@pytest.mark.long
+def test_after_ctrl_c_the_same_command_goes_on(home):
+    args = [*train(home, "ner"), "training.epochs=100000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "elmokit", *args],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    try:
+        assert process.stderr is not None
+        while "epoch 3.00/" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "elmokit: interrupted; the run is saved in runs/ner, the same command goes on from there\n" in err
+    (step,) = {
+        json.loads(path.read_bytes())["step"] for path in sorted(Path("runs/ner/checkpoints").glob("*/*.json"))[-1:]
+    }
+    assert step >= 9
+    assert cli.run([*args[:-1], f"training.epochs={step // 3 + 2}"]) == 0
+    log = [json.loads(line) for line in Path("runs/ner/log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in log if line["kind"] == "DevScores"] == [3 * n for n in range(1, step // 3 + 3)]
+
+
+# What a run looks like
+
+
+def test_a_run_in_a_line_tells_epoch_loss_speed_time_and_the_best_score():
+    words = RunInWords(TaskRecipe(task="ner"))
+    words.hear(TaskPlan(100, 500, seconds=50.0, num_examples=80, num_dev=9, num_parameters=7, metric="f1"))
+    words.hear(TaskStep(120, 4.8, 1.25, 3.0, 0.001, examples_per_second=1234.5, seconds=70.0))
+    assert words.text == "epoch 4.80/20, loss 1.250, 1,234 examples/s, 0:06:20 left at most"
+    words.hear(DevScores(125, 5.0, {"f1": 0.5, "recall": 1.0}, is_best=True))
+    assert words.text == "epoch 5.00/20, loss 1.250, 1,234 examples/s, 0:06:20 left at most, best dev f1 50.00"
+    worse = DevScores(150, 6.0, {"f1": 0.25}, is_best=False)
+    words.hear(worse)
+    assert words.text.startswith("epoch 6.00/20, ")
+    assert words.text.endswith("best dev f1 50.00")
+    assert words.look(worse).startswith("epoch 6.00/20, dev f1 25.00 (best dev f1 50.00), loss 1.250, ")
+    assert words.share == 150 / 500
+    words.hear(Finished(500, 125, {"f1": 0.5}, None, 99.0, 0))
+    assert words.finished is not None
+
+
+def test_a_run_that_goes_on_knows_its_best_score():
+    words = RunInWords(TaskRecipe(task="ner"))
+    words.hear(TaskPlan(100, 500, 50.0, num_examples=80, num_dev=9, num_parameters=7, metric="f1", best=0.75))
+    worse = DevScores(150, 6.0, {"f1": 0.25}, is_best=False)
+    words.hear(worse)
+    assert words.look(worse) == "epoch 6.00/20, dev f1 25.00 (best dev f1 75.00)"
+
+
+def test_a_files_name_is_shown_as_it_is(capfd):
+    print_scores({"dev[old].conll": {"f1": 0.5}})
+    assert capfd.readouterr().out.splitlines()[0].split() == ["score", "dev[old].conll"]
+
+
+def test_reading_has_a_rate_of_its_own_for_every_text(monkeypatch):
+    clock = iter([10.0, 14.0, 100.0, 102.0, 900.0, 902.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    words = RunInWords(TaskRecipe(task="ner"))
+    for entry, text in (
+        (LayersRead(1_000, 9_000), "the biLM reads: 1,000 of 9,000 tokens"),
+        (LayersRead(5_000, 9_000), "the biLM reads: 5,000 of 9,000 tokens, 1,000 tokens/s, 0:00:04 left"),
+        (LayersRead(10, 50), "the biLM reads: 10 of 50 tokens"),
+        (LayersRead(50, 50), "the biLM reads: 50 of 50 tokens, 20 tokens/s, 0:00:00 left"),
+        (LayersRead(50, 90), "the biLM reads: 50 of 90 tokens"),  # as many as before, of another text
+        (LayersRead(60, 90), "the biLM reads: 60 of 90 tokens, 5 tokens/s, 0:00:06 left"),
+    ):
+        words.hear(entry)
+        assert words.text == text
+
+
+# predict and evaluate
+
+
+def test_predict_reads_standard_input_and_leaves_blank_lines_out(home, capfd, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\nAda saw Oslo.\n\nBo met Rome.\n")))
+    assert cli.run(["task", "predict", "ner", model(home)]) == 0
+    assert capfd.readouterr().out == "[PER Ada] saw [LOC Oslo] .\n[PER Bo] met [LOC Rome] .\n"
+
+
+def test_a_typed_line_that_cannot_be_read_is_told_and_the_next_one_answered(home, capfd, monkeypatch):
+    assert cli.run([*train(home, "snli"), "--run-dir", "snli"]) == 0
+    capfd.readouterr()
+    typed = io.TextIOWrapper(io.BytesIO(b"Ada saw Oslo.\nAda saw Oslo.\tAda was there.\n"))
+    typed.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", typed)
+    assert cli.run(["task", "predict", "snli", "snli/model", "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["line"] == 1
+    assert err.splitlines()[1].startswith("elmokit: standard input, line 1: 'Ada saw Oslo.' is no pair of sentences")
+
+
+def test_who_types_nothing_has_done_nothing_wrong(home, monkeypatch):
+    typed = io.TextIOWrapper(io.BytesIO(b""))
+    typed.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", typed)
+    assert cli.run(["task", "predict", "ner", model(home)]) == 0
+
+
+def test_predict_takes_tokens_as_they_are_or_another_languages_rules(home, capfd):
+    Path("text.txt").write_text("Ada a quitté l'Université\n")
+    found = {}
+    for name, options in (("en", []), ("fr", ["--language", "fr"]), ("given", ["--tokenized"])):
+        assert cli.run(["task", "predict", "ner", model(home), "text.txt", "--json", *options]) == 0
+        found[name] = json.loads(capfd.readouterr().out)["tokens"][3:]
+    assert found == {"en": ["l", "'Université"], "fr": ["l'", "Université"], "given": ["l'Université"]}
+
+
+def test_json_has_the_line_over_all_files_and_many_windows_keep_their_order(home, capfd):
+    Path("a.txt").write_text("Ada saw Oslo .\n\n")
+    Path("b.txt").write_text("".join(f"Bo met Rome {number} .\n" for number in range(300)))
+    assert cli.run(["task", "predict", "ner", model(home), "a.txt", "b.txt", "--json"]) == 0
+    said = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [one["line"] for one in said] == [0, *range(2, 302)]
+    assert [one["tokens"][3] for one in said] == [".", *map(str, range(300))]
+
+
+def test_an_ensemble_decides_by_all_its_models(home, capfd):
+    for seed in ("1", "2"):
+        assert cli.run([*train(home, "snli"), f"training.seed={seed}", "--run-dir", seed]) == 0
+    capfd.readouterr()
+    Path("text.txt").write_text(ASKED["snli"])
+    found = []
+    for models in (["1"], ["2"], ["1", "--ensemble", "2/model"]):
+        args = ["task", "predict", "snli", f"{models[0]}/model", *models[1:], "text.txt", "--json"]
+        assert cli.run(args) == 0
+        found.append(json.loads(capfd.readouterr().out)["probabilities"])
+    first, second, together = found
+    assert first != second
+    assert together == pytest.approx({name: (first[name] + second[name]) / 2 for name in first})
+
+
+@pytest.mark.parametrize("other", ["coref", "snli", "squad", "srl", "sst"])
+def test_data_of_another_task_is_refused_with_the_task_that_was_expected(home, capfd, other):
+    file = home / "data" / FILES[other][2]
+    assert cli.run(["task", "evaluate", "ner", model(home), str(file)]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "(read as data of the task ner)" in err
+
+
+def test_evaluate_prints_a_table_of_percents(home, capfd):
+    test_file = home / "data" / FILES["ner"][2]
+    assert cli.run(["task", "evaluate", "ner", model(home), str(test_file), "--ensemble", model(home)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split() == ["score", "wnut17.test.conll.xz", "(5)"]
+    assert lines[1].split() == ["f1", "100.00"]
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--recipe", "pos"], "there is no recipe 'pos'; name a TOML file, or one of ours: coref, "),
+        (["--recipe", "none.toml"], "none.toml: no such recipe"),
+        (["--recipe", "sst"], r"sst\.toml: is a recipe of the task sst, not of ner"),
+        (["--dev", "none.conll"], r"none\.conll: no such file"),
+        (["--elmo", "nowhere"], "nowhere: does not exist; expected a folder"),
+        (["--elmo", "none", "--untrained"], "--untrained takes the shape of a biLM; name its folder with --elmo"),
+        (["training.epoch=3"], r"did you mean training\.epochs\?"),
+        (["model.hidden_dim=3"], r"ner\.toml, \[model\]: hidden_dim: there is no such key; did you mean hidden_dims"),
+        (["elmo.model=none", "words.file=none"], "the model would read nothing"),
+    ],
+)
+def test_a_run_that_cannot_be_is_one_line_and_exit_code_1(home, change, message, capfd):
+    assert cli.run([*train(home, "ner"), *change]) == 1
+    err = capfd.readouterr().err
+    assert re.search(message, err), err
+    assert err.count("\n") == 1
+
+
+def test_an_empty_test_file_is_found_before_anything_is_learned(home, tmp_path, capfd):
+    (tmp_path / "empty.conll").touch()
+    assert cli.run([*train(home, "ner"), "--test", str(tmp_path / "empty.conll")]) == 1
+    assert "empty.conll: is empty; give another file to test on, or none\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["predict", "ner", "BILM", "text.txt"], "is a biLM, which knows no task"),
+        (["predict", "ner", "nowhere", "text.txt"], "nowhere: does not exist; expected the folder of a task model"),
+        (["predict", "ner", "MODEL", "none.txt"], r"none\.txt: no such file"),
+        (["predict", "ner", "MODEL", "empty.txt"], r"no text in empty\.txt; expected a sentence a line"),
+        (["predict", "ner", "MODEL", "latin.txt"], r"latin\.txt, line 2: byte 0xe9"),
+        (
+            ["predict", "ner", "MODEL", "text.txt", "--ensemble", "snli/model"],
+            "is a model of the task snli, expected one of ner",
+        ),
+        (["predict", "sst", "MODEL", "text.txt"], "is a model of the task ner, expected one of sst"),
+        (["evaluate", "sst", "MODEL", "text.txt"], "is a model of the task ner, expected one of sst"),
+        (["predict", "snli", "snli/model", "text.txt"], r"text\.txt, line 2: 'Bo met Rome\.' is no pair of sentences"),
+        (["evaluate", "ner", "MODEL", "none.conll"], r"none\.conll: no such file"),
+        (["evaluate", "ner", "MODEL", "text.txt"], r"text\.txt, line 1: "),
+        (["evaluate", "ner", "MODEL", "empty.txt"], r"empty\.txt: no sentence"),
+        (
+            ["evaluate", "snli", "snli/model", "empty.txt"],
+            r"empty\.txt: no examples in it; expected data of the task snli",
+        ),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_one_line_and_exit_code_1(home, args, message, capfd):
+    Path("text.txt").write_text("Ada saw Oslo.\tAda was there.\nBo met Rome.\n")
+    Path("empty.txt").write_text("\n \n")
+    Path("latin.txt").write_bytes(b"fine\ncaf\xe9\n")
+    if "snli/model" in args:
+        assert cli.run([*train(home, "snli"), "--run-dir", "snli"]) == 0
+    capfd.readouterr()
+    places = {"MODEL": model(home), "BILM": str(home / "bilm")}
+    assert cli.run(["task", *(places.get(word, word) for word in args)]) == 1
+    err = capfd.readouterr().err
+    assert re.search(message, err), err
+    assert err.count("\n") == 1
+
+
+def test_a_task_that_is_none_is_wrong_usage(home, capfd):
+    for args in (train(home, "ner"), ["task", "evaluate", "", model(home), "x"], ["task", "predict", "", model(home)]):
+        args[2] = "pos"
+        assert cli.run(args) == 2
+        assert "'pos' is not one of 'coref', 'ner', " in capfd.readouterr().err
+
+
+# Names and recipes
+
+
+def test_the_command_knows_the_tasks_that_there_are():
+    assert get_args(TaskName) == tuple(TASKS)
+    assert TEXT.keys() == TASKS.keys()
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("end", ["", "-paper"])
+def test_every_task_has_two_recipes_that_fit_it(task, end):
+    recipe = read_recipe(TaskRecipe, find_recipe(f"{task}{end}", folder="tasks"), [])
+    assert recipe.task == task
+    parse_config(get_task(task).settings, recipe.model, source="model")
+    assert recipe.elmo.place != "none"
+
+
+def test_a_recipe_is_found_inside_an_installed_package(tmp_path, monkeypatch):
+    (tmp_path / "elmokit" / "recipes" / "tasks").mkdir(parents=True)
+    (tmp_path / "elmokit" / "recipes" / "tasks" / "chess.toml").touch()
+    monkeypatch.setattr("elmokit.config.__file__", str(tmp_path / "elmokit" / "config.py"))
+    assert find_recipe("chess", folder="tasks").name == "chess.toml"
+    with pytest.raises(ConfigError, match="no recipe 'ner'; name a TOML file, or one of ours: chess"):
+        find_recipe("ner", folder="tasks")
+
+
+def test_the_wheel_carries_the_recipes():
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds wheels, and is not installed")
+    builder = wheel.WheelBuilder(str(Path(__file__).parents[2]))
+    carried = {file.distribution_path for file in builder.recurse_forced_files(builder.config.get_force_include())}
+    names = {f"{task}{end}.toml" for task in TASKS for end in ("", "-paper")}
+    assert {f"elmokit/recipes/tasks/{name}" for name in names} <= carried
+    assert "elmokit/recipes/small.toml" in carried
+
+
+@pytest.mark.slow
+def test_the_example_trains_and_finds_names():
+    example = Path(__file__).parents[2] / "examples" / "train_ner.py"
+    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=True)
+    assert "[PER Dan] left [LOC Quito] at noon ." in done.stdout
+
+
+@pytest.mark.parametrize("verb", [["task"], ["task", "train"], ["task", "evaluate"], ["task", "predict"]])
+def test_help_fits_80_columns(verb, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run([*verb, "--help"]) == 0
+    assert max(map(len, capfd.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("verb", [["task", "train"], ["task", "predict"], ["reproduce", "table1"]])
+def test_help_loads_nothing_heavy(verb):
+    code = f"import sys; from elmokit import cli; cli.run({[*verb, '--help']}); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -1,0 +1,263 @@
+"""Layers on disk: the same as computed, computed once, and whole whatever happens."""
+
+import errno
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from processes import SERVER
+from toy import TEXT, toy_model
+
+from elmokit.embed import layer_store
+from elmokit.embed.embedder import Embedder
+from elmokit.embed.layer_store import INDEX, LAYERS, LayerStore
+from elmokit.errors import InputError, OutputError
+from elmokit.model.bilm import BiLM
+
+SENTENCES = [line.split() for line in TEXT.splitlines()]
+
+
+def toy_bilm(seed: int = 0) -> BiLM:
+    torch.manual_seed(seed)
+    bilm = BiLM(toy_model())
+    for parameter in bilm.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return bilm
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Embedder:
+    return Embedder(toy_bilm())
+
+
+@pytest.fixture
+def _small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layer_store, "MOST_SEQUENCES", 4)
+
+
+class Seen:
+    """A progress that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, int]] = []
+
+    def __call__(self, done: int, total: int) -> None:
+        self.told.append((done, total))
+
+
+def assert_holds(store: LayerStore, embedder: Embedder, sentences: list[list[str]]) -> None:
+    joined_LND = store.join(sentences)
+    assert joined_LND.dtype == torch.float32
+    expected_LND = np.concatenate(embedder.embed_layers(sentences), axis=1)
+    assert joined_LND.shape == expected_LND.shape
+    np.testing.assert_allclose(joined_LND.numpy(), expected_LND, rtol=1e-3, atol=1e-5)
+
+
+# What is kept
+
+
+def test_joined_layers_are_those_of_the_embedder(tmp_path: Path, embedder: Embedder):
+    store = LayerStore.open(tmp_path, embedder)
+    store.add(SENTENCES)
+    assert_holds(store, embedder, SENTENCES)
+    assert_holds(store, embedder, [SENTENCES[5], SENTENCES[2], SENTENCES[5]])
+
+
+def test_float16_is_all_the_difference(tmp_path: Path, embedder: Embedder):
+    store = LayerStore.open(tmp_path, embedder)
+    store.add(SENTENCES[:1])
+    joined_LND = store.join(SENTENCES[:1])
+    (expected_LTD,) = embedder.embed_layers(SENTENCES[:1])
+    assert torch.equal(joined_LND, torch.from_numpy(expected_LTD).half().float())
+
+
+def test_a_store_that_is_opened_again_has_everything(tmp_path: Path, embedder: Embedder):
+    LayerStore.open(tmp_path, embedder).add(SENTENCES)
+    store = LayerStore.open(tmp_path, embedder)
+    assert len(store) == len(SENTENCES)
+    assert_holds(store, embedder, SENTENCES)
+
+
+def test_only_what_is_missing_is_computed_and_each_sequence_once(tmp_path: Path, embedder: Embedder):
+    store = LayerStore.open(tmp_path, embedder)
+    first, more, none = Seen(), Seen(), Seen()
+    store.add(SENTENCES[:3] * 2, progress=first)
+    num_tokens = sum(map(len, SENTENCES[:3]))
+    assert len(first.told) == 3
+    assert first.told[-1] == (num_tokens, num_tokens)
+    store.add((list(tokens) for tokens in SENTENCES[1:5]), progress=more)
+    assert len(more.told) == 2
+    store.add([tuple(tokens) for tokens in SENTENCES[:5]], progress=none)
+    assert none.told == []
+    assert len(store) == 5
+    assert (store.folder / LAYERS).stat().st_size == sum(map(len, SENTENCES[:5])) * 3 * 12 * 2
+
+
+def test_sequences_are_told_apart_by_their_tokens_not_by_their_text(tmp_path: Path, embedder: Embedder):
+    alike = [["a b", "c"], ["a", "b c"], ["a", "b", "c"], ["a", "b", "c", ""], ['a", "b', "c"], ["a\nb", "c"]]
+    store = LayerStore.open(tmp_path, embedder)
+    store.add(alike)
+    assert len(store) == len(alike)
+    assert_holds(store, embedder, alike)
+
+
+def test_another_model_never_mixes_in(tmp_path: Path, embedder: Embedder):
+    LayerStore.open(tmp_path, embedder).add(SENTENCES)
+    for other in (Embedder(toy_bilm(1)), Embedder(embedder.bilm, state="reset")):
+        store = LayerStore.open(tmp_path, other)
+        assert SENTENCES[0] not in store
+        store.add(SENTENCES[:2])
+        assert_holds(store, other, SENTENCES[:2])
+    assert_holds(LayerStore.open(tmp_path, embedder), embedder, SENTENCES)
+
+
+def test_a_sequence_that_was_never_added_is_named(tmp_path: Path, embedder: Embedder):
+    store = LayerStore.open(tmp_path, embedder)
+    with pytest.raises(InputError, match="no layers of 'he took a small boat and a long net'; add"):
+        store.join([SENTENCES[1]])
+
+
+def test_vectors_that_depend_on_history_are_refused(tmp_path: Path, embedder: Embedder):
+    with pytest.raises(InputError, match="carry"):
+        LayerStore.open(tmp_path, Embedder(embedder.bilm, state="carry"))
+
+
+@pytest.mark.parametrize(("scale", "found"), [(1e6, r"a value of \d"), (float("nan"), "a value of nan")])
+def test_a_value_beyond_float16_is_refused(tmp_path: Path, scale: float, found: str):
+    bilm = toy_bilm()
+    with torch.no_grad():
+        bilm.char_encoder.projection.weight.mul_(scale)  # only the token layer is not clipped
+    embedder = Embedder(bilm)
+    store = LayerStore.open(tmp_path, embedder)
+    with pytest.raises(InputError, match=f"gives 'the old man.*{found}.*float16 ends at 65504"):
+        store.add(SENTENCES[:1])
+    assert len(LayerStore.open(tmp_path, embedder)) == 0
+
+
+# Whatever happens
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> dict[str, bytes]:
+    """The files of a store that was written in four blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layer_store, "MOST_SEQUENCES", 4)
+        store = LayerStore.open(tmp_path_factory.mktemp("whole"), embedder)
+        store.add(SENTENCES)
+    return {name: (store.folder / name).read_bytes() for name in (LAYERS, INDEX)}
+
+
+# Bytes of a file that reached the disk; the whole of it is 9,144 bytes of layers and 512 of index.
+parts = st.one_of(st.just(10_000), st.integers(0, 10_000)), st.one_of(st.just(512), st.integers(0, 512))
+torn_ends = st.sampled_from([b"", b"\0" * 40, b"\x01\0\0\0rubbish that is no block at all, but long enough for one"])
+
+
+@settings(max_examples=40)
+@given(*parts, torn_ends)
+def test_files_torn_anywhere_give_nothing_wrong_and_are_made_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    embedder: Embedder,
+    whole: dict[str, bytes],
+    num_layer_bytes: int,
+    num_index_bytes: int,
+    torn_end: bytes,
+):
+    store = LayerStore.open(tmp_path_factory.mktemp("torn"), embedder)
+    layers_end = torn_end if num_layer_bytes >= len(whole[LAYERS]) else b""
+    (store.folder / LAYERS).write_bytes(whole[LAYERS][:num_layer_bytes] + layers_end)
+    (store.folder / INDEX).write_bytes(whole[INDEX][:num_index_bytes] + torn_end)
+    store = LayerStore.open(store.folder.parent, embedder)
+    present = [tokens for tokens in SENTENCES if tokens in store]
+    if present:
+        assert_holds(store, embedder, present)
+    store.add(SENTENCES)
+    assert_holds(LayerStore.open(store.folder.parent, embedder), embedder, SENTENCES)
+
+
+@pytest.mark.usefixtures("_small_windows")
+def test_an_interrupted_add_keeps_the_windows_before(tmp_path: Path, embedder: Embedder):
+    store = LayerStore.open(tmp_path, embedder)
+    calls = iter(range(100))
+
+    def interrupt(_done: int, _total: int) -> None:
+        if next(calls) == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.add(SENTENCES, progress=interrupt)
+    assert len(store) == 8
+    assert_holds(store, embedder, SENTENCES[:8])
+    store.add(SENTENCES)
+    assert_holds(store, embedder, SENTENCES)
+
+
+def _add_and_die(root: Path, num_calls: int) -> None:
+    torch.set_num_threads(1)
+    layer_store.MOST_SEQUENCES = 4
+    calls = iter(range(100))
+
+    def die(_done: int, _total: int) -> None:
+        if next(calls) == num_calls:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    LayerStore.open(root, Embedder(toy_bilm())).add(SENTENCES, progress=die)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_killed_process_leaves_a_sound_store_and_no_lock(tmp_path: Path, embedder: Embedder):
+    process = SERVER.Process(target=_add_and_die, args=(tmp_path, 6))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    store = LayerStore.open(tmp_path, embedder)
+    assert len(store) == 4
+    store.add(SENTENCES)
+    assert_holds(store, embedder, SENTENCES)
+
+
+def test_two_never_add_at_once_and_readers_are_not_disturbed(tmp_path: Path, embedder: Embedder):
+    first, second = (LayerStore.open(tmp_path, embedder) for _ in range(2))
+    first.add(SENTENCES[:2])
+
+    def meanwhile(_done: int, _total: int) -> None:
+        reader = LayerStore.open(tmp_path, embedder)
+        reader.add(SENTENCES[:2])  # nothing is missing
+        assert_holds(reader, embedder, SENTENCES[:2])
+        with pytest.raises(OutputError, match="another process is adding to it"):
+            second.add(SENTENCES)
+
+    first.add(SENTENCES[2:5], progress=meanwhile)
+    second.add(SENTENCES)
+    assert (first.folder / LAYERS).stat().st_size == sum(map(len, SENTENCES)) * 3 * 12 * 2
+    assert_holds(second, embedder, SENTENCES)
+    assert_holds(first, embedder, SENTENCES[:5])
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def fsync(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fsync)
+        yield
+
+
+def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, embedder: Embedder, full_disk: None):  # noqa: ARG001
+    store = LayerStore.open(tmp_path, embedder)
+    with pytest.raises(OutputError, match="No space left on device; free some space"):
+        store.add(SENTENCES)
+    assert len(store) == 0
+
+
+def test_a_root_that_is_a_file_is_an_error(tmp_path: Path, embedder: Embedder):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="a part of the path is a file"):
+        LayerStore.open(tmp_path / "file", embedder)

@@ -1,0 +1,608 @@
+"""Task runs: they learn, they go on after any end, and they choose and test as they say."""
+
+import json
+import math
+import multiprocessing
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from toy import toy_model
+from toy_task import EVERY_STEP, LISTENERS, RHYMES, Verse, VerseModel, recipe, toy_data, train_slowly, verse, verses
+
+from elmokit.encoders.static_vectors import StaticVectors
+from elmokit.errors import ConfigError, ElmokitWarning, InputError, OutputError
+from elmokit.model.bilm import BiLM
+from elmokit.runs.checkpoint import load_newest
+from elmokit.tasks.evaluation import evaluate
+from elmokit.tasks.loop import train_task
+from elmokit.tasks.materials import TaskData, gather_materials, read_data
+from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, TaskPlan, TaskStep
+from elmokit.tasks.recipe import TaskRecipe
+from elmokit.tasks.saved import load_task_model
+from elmokit.weights.folder import save_folder
+from elmokit.weights.saved import SavedBiLM
+
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["elmokit.tasks.loop"])  # so that a process starts at once
+
+
+class Stop(threading.Event):
+    """Is set once an entry of the run says so."""
+
+    def __init__(self, when: Callable[[Entry], bool]) -> None:
+        super().__init__()
+        self.when, self.entries = when, []
+
+    def report(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        if self.when(entry):
+            self.set()
+
+
+def run(
+    folder: Path,
+    asked: TaskRecipe,
+    *,
+    task=RHYMES,
+    data: TaskData | None = None,
+    when: Callable[[Entry], bool] = lambda _: False,
+    layers_dir: Path | None = None,
+) -> list[Entry]:
+    stop = Stop(when)
+    found = train_task(task, asked, data or toy_data(), folder, report=stop.report, stop=stop, layers_dir=layers_dir)
+    assert (found is None) == stop.is_set()
+    assert found in (None, folder / "model")
+    return stop.entries
+
+
+def of_kind(kind: type, entries: Sequence[Entry]) -> list[Any]:
+    return [entry for entry in entries if isinstance(entry, kind)]
+
+
+def state(folder: Path) -> dict[str, torch.Tensor]:
+    return load_newest(folder / "checkpoints").tensors
+
+
+def assert_same_bits(first: Path, second: Path) -> None:
+    one, two = state(first), state(second)
+    assert one.keys() == two.keys()
+    assert [name for name in one if not torch.equal(one[name], two[name])] == []
+    for file in ("model.safetensors", "config.json", "vocab.json"):
+        assert (first / "model" / file).read_bytes() == (second / "model" / file).read_bytes()
+    results = [json.loads((folder / "result.json").read_bytes()) for folder in (first, second)]
+    for result in results:
+        assert result.pop("seconds") > 0
+    assert results[0] == results[1]
+
+
+def stopped_at(*steps: int) -> Callable[[Entry], bool]:
+    return lambda entry: isinstance(entry, TaskStep | DevScores) and entry.step in steps
+
+
+@pytest.fixture
+def bilm(tmp_path: Path) -> str:
+    torch.manual_seed(3)
+    config = toy_model()
+    save_folder(SavedBiLM(config, dict(BiLM(config).state_dict())), tmp_path / "bilm")
+    return str(tmp_path / "bilm")
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> str:
+    words = sorted({word for one in verses(60, seed=1) for word in one.tokens})
+    lines = [f"{word} {i / 10} {-i / 7} 0.5\n" for i, word in enumerate(words)]
+    (tmp_path / "vectors.txt").write_text("".join(lines), "utf-8")
+    return str(tmp_path / "vectors.txt")
+
+
+@pytest.mark.long
+def test_a_run_learns_a_task_that_the_trainer_has_not_heard_of(tmp_path: Path) -> None:
+    asked = recipe(epochs=10, learning_rate=0.03, seed=6, model={"hidden_dim": 16, "dropout": 0.0})
+    entries = run(tmp_path / "run", asked, data=toy_data(160))
+    (plan,), (finished,) = of_kind(TaskPlan, entries), of_kind(Finished, entries)
+    looks, steps = of_kind(DevScores, entries), of_kind(TaskStep, entries)
+    assert (plan.step, plan.num_steps, plan.num_examples, plan.num_dev) == (0, 200, 160, 12)
+    assert [look.step for look in looks] == list(range(20, 201, 20))
+    assert [look.epoch for look in looks] == list(range(1, 11))
+    assert steps[0].loss > 5 * steps[-1].loss
+    assert finished.dev["accuracy"] == max(look.scores["accuracy"] for look in looks) > 0.95
+    assert finished.test["accuracy"] > 0.9
+    assert finished.test["num_tags"] == sum(len(one.tokens) for one in verses(15, seed=3))
+    assert (finished.step, finished.seed) == (200, 6)
+    assert all(step.examples_per_second > 0 for step in steps)
+
+
+def test_a_run_leaves_its_recipe_log_result_and_model(tmp_path: Path) -> None:
+    folder, asked = tmp_path / "run", recipe()
+    entries = run(folder, asked)
+    assert TaskRecipe.model_validate_json((folder / "recipe.json").read_bytes()) == asked
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text("utf-8").splitlines()]
+    kinds = [line["kind"] for line in lines]
+    assert kinds == ["TaskStep", "DevScores"] * 3 + ["Finished"]
+    (finished,) = of_kind(Finished, entries)
+    assert lines[-1]["test"] == finished.test
+    result = json.loads((folder / "result.json").read_bytes())
+    assert result["test"] == finished.test
+    assert result["dev"] == finished.dev
+    assert (result["task"], result["seed"], result["step"]) == ("rhymes", 5, 24)
+    loaded = load_task_model(folder / "model", expected_task=RHYMES)
+    test = verses(15, seed=3)
+    again = evaluate(RHYMES, loaded.model, loaded.columns, loaded.labels, test, batch_size=4, source="the test data")
+    assert again == finished.test
+
+
+RUNS = {
+    "adam": {"evaluate_every": 5, "schedule": "halve", "weight_decay": 1e-3, "clip_norm": 1.0},
+    "adadelta": {"ema": 0.9, "learning_rate": 1.0, "clip_value": 0.1, "patience": 2},
+    "adagrad": {"schedule": "exponential", "learning_rate": 0.1},
+    "sgd": {"evaluate_every": 7, "ema": 0.5, "max_examples": 40, "max_tokens": 8},
+}
+
+
+@pytest.mark.parametrize("optimizer", list(RUNS))
+def test_stopped_anywhere_and_started_again_a_run_ends_with_the_same_bits(tmp_path: Path, optimizer: str) -> None:
+    task = replace(
+        EVERY_STEP,
+        vary=lambda example, chance: verse(*example.tokens[: chance.integers(1, 1 + len(example.tokens))]),
+    )
+    asked = recipe(optimizer=optimizer, **RUNS[optimizer])
+    run(tmp_path / "straight", asked, task=task)
+    found, num_pieces = None, 0
+    while found is None:
+        stop, learned = threading.Event(), []
+        torch.manual_seed(num_pieces)  # nothing may follow from what others draw
+        LISTENERS.append(lambda learned=learned, stop=stop: (learned.append(1), len(learned) == 3 and stop.set()))
+        found = train_task(task, asked, toy_data(), tmp_path / "broken", report=lambda _: None, stop=stop)
+        LISTENERS.clear()
+        num_pieces += 1
+    assert num_pieces >= 5
+    assert_same_bits(tmp_path / "straight", tmp_path / "broken")
+
+
+def test_a_broken_runs_log_tells_of_every_step_once(tmp_path: Path) -> None:
+    asked = recipe(epochs=6)
+    for step in (16, 24):
+        run(tmp_path / "run", asked, when=stopped_at(step))
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-000000024")  # as if it had died before that was saved
+    run(tmp_path / "run", asked)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "DevScores"] == [8, 16, 24, 32, 40, 48]
+    assert [line["step"] for line in lines if line["kind"] == "TaskStep"] == [8, 16, 24, 32, 40, 48]
+    seconds = [line["seconds"] for line in lines if line["kind"] == "TaskStep"]
+    assert seconds == sorted(seconds)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_a_run_ends_with_the_same_bits(tmp_path: Path) -> None:
+    asked = recipe(epochs=4, evaluate_every=3, ema=0.9)
+    run(tmp_path / "straight", asked)
+    folder, reached = tmp_path / "broken", []
+    for target in (3, 12):
+        process = SERVER.Process(target=train_slowly, args=(asked, folder))
+        process.start()
+        until = time.monotonic() + 60
+        while not list(folder.glob(f"checkpoints/step-{target:09d}")):
+            assert process.is_alive()
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        process.kill()
+        process.join()
+        reached.append(load_newest(folder / "checkpoints").step)
+    assert reached == sorted(reached)
+    assert reached[-1] < 32
+    run(folder, asked)
+    assert_same_bits(tmp_path / "straight", folder)
+
+
+def test_work_between_two_looks_is_saved_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmokit.tasks.loop.SECONDS_AT_RISK", 0.0)
+    saved: list[int] = []
+
+    def note(entry: Entry) -> bool:
+        if isinstance(entry, TaskStep):
+            saved.append(entry.step)
+        return False
+
+    run(tmp_path / "run", recipe(), when=note)
+    run(tmp_path / "other", recipe())
+    assert saved == list(range(1, 25))
+    monkeypatch.undo()
+    run(tmp_path / "straight", recipe())
+    assert_same_bits(tmp_path / "run", tmp_path / "straight")
+
+
+def scripted(scores: list[float]) -> Any:
+    """The task with scores that were decided beforehand, one for every look; the last is that of the test."""
+    remaining = iter(scores)
+    return replace(RHYMES, score=lambda *_: {"accuracy": next(remaining)})
+
+
+def test_the_best_weights_are_the_earliest_with_the_best_score(tmp_path: Path) -> None:
+    entries = run(tmp_path / "run", recipe(epochs=5), task=scripted([0.1, 0.7, 0.3, 0.7, 0.6, 0.99]))
+    (finished,) = of_kind(Finished, entries)
+    assert finished.best_step == 16
+    assert (finished.dev, finished.test) == ({"accuracy": 0.7}, {"accuracy": 0.99})
+    assert [look.is_best for look in of_kind(DevScores, entries)] == [True, True, False, False, False]
+    run(tmp_path / "short", recipe(epochs=2), task=scripted([0.1, 0.7, 0.99]))
+    tensors = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "short")]
+    assert tensors[0] == tensors[1]
+
+
+def test_patience_ends_a_run_and_every_look_without_a_rise_halves_the_rate(tmp_path: Path) -> None:
+    asked = recipe(epochs=50, patience=3, schedule="halve", learning_rate=0.08)
+    entries = run(tmp_path / "run", asked, task=scripted([0.1, 0.5, 0.4, 0.6, 0.6, 0.5, 0.2, 0.0]))
+    assert [look.step for look in of_kind(DevScores, entries)][-1] == 7 * 8
+    rates = [step.learning_rate for step in of_kind(TaskStep, entries)]
+    assert rates == [0.08, 0.08, 0.08, 0.04, 0.04, 0.02, 0.01]
+
+
+def test_the_test_data_is_read_once_after_everything_was_learned(tmp_path: Path) -> None:
+    events: list[Any] = []
+
+    def read_test() -> list[Verse]:
+        events.append("read")
+        return verses(15, seed=3)
+
+    data = replace(toy_data(), read_test=read_test)
+    stop = threading.Event()
+    train_task(RHYMES, recipe(), data, tmp_path / "run", report=events.append, stop=stop)
+    assert events.count("read") == 1
+    assert isinstance(events[-1], Finished)
+    assert events[-2] == "read"
+    entries = run(tmp_path / "run", recipe(), data=data)
+    assert [type(entry) for entry in entries] == [Finished]  # read once more, to see that it is the same
+
+
+def test_a_finished_run_is_tested_on_other_data_when_that_is_asked_for(tmp_path: Path) -> None:
+    def finish(seed: int | None) -> Finished:
+        read_test = None if seed is None else lambda: verses(15, seed=seed)
+        (finished,) = of_kind(Finished, run(tmp_path / "run", recipe(), data=replace(toy_data(), read_test=read_test)))
+        return finished
+
+    untested, tested = finish(None), finish(3)
+    with pytest.warns(ElmokitWarning, match="run: was tested on other data before; the scores on these take the place"):
+        tested_otherwise = finish(4)
+    assert untested.test is None
+    assert tested.test is not None
+    assert tested_otherwise.test is not None
+    assert tested.test["num_tags"] == sum(len(one.tokens) for one in verses(15, seed=3))
+    assert tested_otherwise.test["num_tags"] == sum(len(one.tokens) for one in verses(15, seed=4))
+    assert untested.step == tested.step == tested_otherwise.step
+    assert untested.dev == tested.dev == tested_otherwise.dev
+
+
+def test_the_same_tokens_with_other_tags_are_other_data(tmp_path: Path) -> None:
+    data = toy_data()
+    run(tmp_path / "run", recipe(epochs=1), data=data)
+    one = data.train[0]
+    turned = replace(one, tags=one.tags[::-1])
+    assert turned != one
+    with pytest.raises(ConfigError, match="another training data"):
+        run(tmp_path / "run", recipe(epochs=2), data=replace(data, train=[turned, *data.train[1:]]))
+
+
+def test_a_run_without_test_data_has_no_test_scores(tmp_path: Path) -> None:
+    (finished,) = of_kind(Finished, run(tmp_path / "run", recipe(), data=replace(toy_data(), read_test=None)))
+    assert finished.test is None
+    assert json.loads((tmp_path / "run" / "result.json").read_bytes())["test"] is None
+
+
+def test_the_moving_mean_is_what_is_evaluated_and_saved(tmp_path: Path) -> None:
+    run(tmp_path / "run", recipe(ema=0.95, epochs=1))
+    tensors = state(tmp_path / "run")
+    name = "emit.weight"
+    assert torch.equal(tensors[f"best/{name}"], tensors[f"mean/{name}"])
+    assert not torch.equal(tensors[f"best/{name}"], tensors[f"model/{name}"])
+    loaded = load_task_model(tmp_path / "run" / "model", expected_task=RHYMES)
+    assert torch.equal(loaded.model.state_dict()[name], tensors[f"mean/{name}"])
+
+
+def test_a_loss_that_is_not_finite_names_the_step(tmp_path: Path) -> None:
+    class Diverging(VerseModel):
+        num_losses = 0
+
+        def loss(self, batch):
+            self.num_losses += 1
+            return super().loss(batch) * (math.nan if self.num_losses == 11 else 1)
+
+    with pytest.raises(ConfigError, match=r"loss of step 11 is nan.*lower training\.learning_rate"):
+        run(tmp_path / "run", recipe(), task=replace(RHYMES, build=Diverging))
+    assert load_newest(tmp_path / "run" / "checkpoints").step == 8
+
+
+def test_the_penalty_of_the_mixes_is_part_of_the_loss(tmp_path: Path, bilm: str) -> None:
+    # Nothing but the penalty moves weights that the loss does not depend on.
+    class Deaf(VerseModel):
+        def loss(self, batch):
+            return super().loss(batch) * 0
+
+    class Skewed(Deaf):
+        def __init__(self, *parts: Any) -> None:
+            super().__init__(*parts)
+            with torch.no_grad():
+                self.tokens.input_mix.weights[0] = 1.0
+
+    asked = recipe(bilm=bilm, elmo={"penalty": 0.5}, optimizer="sgd", learning_rate=0.1, epochs=1)
+    run(tmp_path / "run", asked, task=replace(RHYMES, build=Skewed))
+    found = state(tmp_path / "run")["model/tokens.input_mix.weights"]
+    torch.testing.assert_close(found, torch.tensor([(1 - 2 * 0.5 * 0.1) ** 8, 0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"learning_rate": 0.5}, r"training\.learning_rate was 0\.02, now 0\.5"),
+        ({"model": {"hidden_dim": 9}}, r"model\.hidden_dim was None, now 9"),
+        ({"data": toy_data(61)}, "another training data"),
+        ({"dev": verses(3, seed=9)}, "another development data"),
+    ],
+)
+def test_another_recipe_or_other_data_is_refused_and_the_run_can_go_on(tmp_path, change, message) -> None:
+    run(tmp_path / "run", recipe(), when=stopped_at(8))
+    data = change.pop("data", toy_data())
+    data = replace(data, dev=change.pop("dev", data.dev))
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.json*")}
+    with pytest.raises(ConfigError, match=message):
+        run(tmp_path / "run", recipe(**change), data=data)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.json*")} == before
+    run(tmp_path / "run", recipe())
+
+
+def test_another_bilm_or_other_vectors_are_refused(tmp_path: Path, bilm: str, vectors: str) -> None:
+    asked = recipe(bilm=bilm, words=vectors)
+    run(tmp_path / "run", asked, when=stopped_at(8))
+    Path(vectors).write_text(Path(vectors).read_text("utf-8").replace("0.5", "0.6"), "utf-8")
+    with pytest.raises(ConfigError, match="another file of static vectors"):
+        run(tmp_path / "run", asked)
+    with pytest.raises(ConfigError, match=r"elmo\.untrained was False, now True"):
+        run(tmp_path / "run", recipe(bilm=bilm, words=vectors, elmo={"untrained": True}))
+
+
+def test_files_may_have_moved(tmp_path: Path, bilm: str, vectors: str) -> None:
+    run(tmp_path / "run", recipe(bilm=bilm, words=vectors), when=stopped_at(8))
+    moved = [Path(path).rename(tmp_path / f"moved{i}.txt") for i, path in enumerate((bilm, vectors))]
+    run(tmp_path / "run", recipe(bilm=str(moved[0]), words=str(moved[1])))
+
+
+def test_more_epochs_go_on_as_if_they_had_been_asked_for_at_first(tmp_path: Path) -> None:
+    run(tmp_path / "long", recipe(epochs=5))
+    run(tmp_path / "longer", recipe(epochs=3))
+    run(tmp_path / "longer", recipe(epochs=5))
+    assert_same_bits(tmp_path / "long", tmp_path / "longer")
+
+
+def test_fewer_epochs_end_a_run_sooner(tmp_path: Path) -> None:
+    run(tmp_path / "short", recipe(epochs=3))
+    run(tmp_path / "run", recipe(epochs=9), when=stopped_at(16))
+    run(tmp_path / "run", recipe(epochs=3))
+    assert_same_bits(tmp_path / "short", tmp_path / "run")
+
+
+def test_fewer_epochs_than_were_learned_are_refused(tmp_path: Path) -> None:
+    run(tmp_path / "run", recipe(epochs=3))
+    before = {name: (tmp_path / "run" / name).read_bytes() for name in ("result.json", "recipe.json")}
+    told = r"run: the run there has taken 24 steps, and 16 are all of training\.epochs = 2; give more epochs"
+    with pytest.raises(ConfigError, match=told):
+        run(tmp_path / "run", recipe(epochs=2))
+    assert {name: (tmp_path / "run" / name).read_bytes() for name in before} == before
+
+
+@pytest.mark.parametrize(("before", "now"), [(None, 4), (3, 2)])
+def test_less_patience_than_the_run_had_is_refused(tmp_path: Path, before: int | None, now: int) -> None:
+    run(tmp_path / "run", recipe(patience=before), when=stopped_at(8))
+    with pytest.raises(ConfigError, match=rf"\(training\.patience was {before}, now {now}\); name another run folder"):
+        run(tmp_path / "run", recipe(patience=now))
+    run(tmp_path / "run", recipe(patience=None if before is None else before + 1))
+
+
+def test_a_run_of_another_task_is_told_as_that(tmp_path: Path) -> None:
+    run(tmp_path / "run", recipe(epochs=1))
+    asked = recipe(epochs=1).model_copy(update={"task": "tales"})
+    with pytest.raises(ConfigError, match="run: is a run of the task rhymes, not of tales; name another run folder"):
+        run(tmp_path / "run", asked, task=replace(RHYMES, name="tales"))
+
+
+def test_a_long_value_is_told_in_part(tmp_path: Path, vectors: str) -> None:
+    run(tmp_path / "run", recipe(words=vectors, epochs=1))
+    with pytest.raises(ConfigError, match=r"\(chars was {'char_dim': 4, .{1,48}…, now None\); name another"):
+        run(tmp_path / "run", recipe(words=vectors, chars=False, epochs=1))
+
+
+def test_of_many_differences_some_are_told(tmp_path: Path) -> None:
+    run(tmp_path / "run", recipe(epochs=1))
+    asked = recipe(epochs=1, learning_rate=0.5, seed=6, ema=0.9, clip_norm=1.0, batch_size=4)
+    with pytest.raises(ConfigError) as refused:
+        run(tmp_path / "run", asked)
+    told = "training.batch_size was 8, now 4; training.learning_rate was 0.02, now 0.5; training.clip_norm was None"
+    assert str(refused.value).startswith(
+        f"{tmp_path / 'run'}: the run there began otherwise ({told}, now 1.0; and 2 more)"
+    )
+
+
+def test_a_run_that_is_shortened_before_its_first_look_has_one(tmp_path: Path) -> None:
+    run(tmp_path / "run", recipe(epochs=90, batch_size=64, evaluate_every=50), when=stopped_at(20))  # a step an epoch
+    reached = load_newest(tmp_path / "run" / "checkpoints").step
+    assert reached < 50
+    entries = run(tmp_path / "run", recipe(epochs=reached, batch_size=64, evaluate_every=50))
+    assert of_kind(TaskStep, entries) == []
+    assert [look.step for look in of_kind(DevScores, entries)] == [reached]
+    assert of_kind(Finished, entries)[0].best_step == reached
+
+
+def test_a_run_that_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.txt"):
+        run(tmp_path / "run", recipe(words=str(tmp_path / "nowhere.txt")))
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(InputError, match=r"nowhere\.txt"):
+        run(tmp_path / "mine", recipe(words=str(tmp_path / "nowhere.txt")))
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_test_data_that_cannot_be_read_cost_nothing_of_what_was_learned(tmp_path: Path) -> None:
+    def fail() -> Sequence[Any]:
+        raise InputError("test.txt, line 2: no verse")
+
+    told = r"^test\.txt, line 2: no verse; what was learned is kept, and the same command goes on with the test$"
+    with pytest.raises(InputError, match=told):
+        run(tmp_path / "run", recipe(), data=replace(toy_data(), read_test=fail))
+    entries = run(tmp_path / "run", recipe())
+    assert of_kind(TaskStep, entries) == []
+    assert of_kind(Finished, entries)[0].test is not None
+
+
+def test_a_run_that_was_killed_before_its_result_was_written_writes_it(tmp_path: Path) -> None:
+    run(tmp_path / "run", recipe())
+    before = json.loads((tmp_path / "run" / "result.json").read_bytes())
+    (tmp_path / "run" / "result.json").unlink()
+    entries = run(tmp_path / "run", recipe())
+    assert of_kind(TaskStep, entries) == []
+    assert json.loads((tmp_path / "run" / "result.json").read_bytes()) == before
+
+
+def test_a_folder_is_for_one_run_at_a_time(tmp_path: Path) -> None:
+    def start_another(entry: Entry) -> bool:
+        if isinstance(entry, TaskPlan):
+            with pytest.raises(OutputError, match="another process is training in it"):
+                run(tmp_path / "run", recipe())
+        return False
+
+    run(tmp_path / "run", recipe(epochs=1), when=start_another)
+
+
+def test_runs_share_the_layers_of_a_bilm(tmp_path: Path, bilm: str) -> None:
+    layers = tmp_path / "layers"
+    entries = run(tmp_path / "first", recipe(bilm=bilm, epochs=1), layers_dir=layers)
+    read = of_kind(LayersRead, entries)
+    train_and_dev = {one.tokens for one in [*toy_data().train, *toy_data().dev]}
+    assert (sum(map(len, train_and_dev)),) * 2 in {(entry.num_done, entry.num_tokens) for entry in read}
+    assert not (tmp_path / "first" / "layers").exists()
+    entries = run(tmp_path / "second", recipe(bilm=bilm, epochs=1, seed=6), layers_dir=layers)
+    assert of_kind(LayersRead, entries) == []
+
+
+def test_the_elmo_arm_differs_from_the_baseline_by_what_elmo_adds(tmp_path: Path, bilm: str) -> None:
+    plans = [
+        of_kind(TaskPlan, run(tmp_path / name, recipe(bilm=path, epochs=1)))[0]
+        for name, path in (("baseline", None), ("elmo", bilm))
+    ]
+    width = toy_model().width
+    assert plans[1].num_parameters - plans[0].num_parameters == 4 + 2 * 4 * 8 * width  # a mix; both LSTMs' inputs
+
+
+def test_an_untrained_bilm_follows_from_the_seed_and_is_saved_like_any_other(tmp_path: Path, bilm: str) -> None:
+    elmo = {"untrained": True}
+    for name, seed in (("one", 5), ("again", 5), ("other", 6)):
+        run(tmp_path / name, recipe(bilm=bilm, elmo=elmo, epochs=1, seed=seed))
+    weights = {
+        name: (tmp_path / name / "model" / "bilm" / "model.safetensors").read_bytes()
+        for name in ("one", "again", "other")
+    }
+    assert weights["one"] == weights["again"]
+    assert weights["one"] != weights["other"]
+    assert weights["one"] != (Path(bilm) / "model.safetensors").read_bytes()
+    assert load_task_model(tmp_path / "one" / "model", expected_task=RHYMES).embedder is not None
+
+
+def test_a_run_can_be_stopped_while_the_bilm_reads(tmp_path: Path, bilm: str) -> None:
+    asked = recipe(bilm=bilm)
+    entries = run(tmp_path / "run", asked, when=lambda entry: isinstance(entry, LayersRead))
+    assert [type(entry) for entry in entries] == [LayersRead]
+    run(tmp_path / "run", asked)
+
+
+def test_labels_that_training_data_lacks_are_told_of_once(tmp_path: Path) -> None:
+    dev = [*verses(12, seed=2), Verse(("ba", "ka"), ("plain", "echo")), Verse(("ba",), ("echo",))]
+    with pytest.warns(ElmokitWarning, match=r"development data: 2 of 14 examples.*echo \(2\)") as warned:
+        run(tmp_path / "run", recipe(), data=replace(toy_data(), dev=dev))
+    assert len(warned) == 1
+
+
+def test_words_are_of_the_part_that_is_learned_from_and_labels_of_all(tmp_path: Path) -> None:
+    train = [*toy_data().train, Verse(("x" * 20,) * 30, ("new",) * 30)]
+    run(tmp_path / "run", recipe(max_tokens=20, epochs=1), data=replace(toy_data(), train=train))
+    loaded = load_task_model(tmp_path / "run" / "model", expected_task=RHYMES)
+    assert loaded.labels.tags == ("new", "plain", "rhyme")
+    assert "x" not in loaded.columns.vocab.chars
+
+
+def test_words_characters_and_labels_of_development_data_are_not_learned(tmp_path: Path, vectors: str) -> None:
+    data = replace(toy_data(), dev=[Verse(("xyz",), ("echo",))])
+    materials = gather_materials(RHYMES, recipe(words=vectors), data, tmp_path / "layers")
+    words = {word for one in data.train for word in one.tokens}
+    assert set(materials.vocab.words) == words
+    assert set(materials.vocab.chars) == set("".join(words))
+    assert materials.labels.tags == ("plain", "rhyme")
+
+
+@pytest.mark.parametrize(
+    ("asked", "data", "error", "message"),
+    [
+        (recipe().model_copy(update={"task": "ner"}), toy_data(), ConfigError, "for the task 'ner', not for 'rhymes'"),
+        (recipe(model={"hiden_dim": 3}), toy_data(), ConfigError, "did you mean hidden_dim"),
+        (recipe(chars=False), toy_data(), ConfigError, "read nothing"),
+        (recipe(), replace(toy_data(), dev=[]), InputError, "no development examples"),
+        (recipe(), replace(toy_data(), dev=[Verse(())]), InputError, "development data: example 1 of 1"),
+        (recipe(), replace(toy_data(), train=[]), InputError, "no training examples"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(tmp_path: Path, asked, data, error, message) -> None:
+    with pytest.raises(error, match=message):
+        run(tmp_path / "run", asked, data=data)
+
+
+def test_data_is_read_from_files_and_the_test_file_at_the_end_only(tmp_path: Path) -> None:
+    paths = {name: tmp_path / f"{name}.txt" for name in ("train", "dev", "test")}
+    for name, path in paths.items():
+        path.write_text("ba ka\nbo le\n" * (1 + len(name)), "utf-8")
+    data = read_data(RHYMES, **paths)
+    paths["test"].write_text("ga la ma\n", "utf-8")
+    assert (len(data.train), len(data.dev)) == (12, 8)
+    assert data.read_test() == [verse("ga", "la", "ma")]
+    assert read_data(RHYMES, train=paths["train"], dev=paths["dev"], test=None).read_test is None
+    with pytest.raises(InputError, match=r"absent\.txt: no such file"):
+        read_data(RHYMES, train=paths["train"], dev=paths["dev"], test=tmp_path / "absent.txt")
+
+
+def test_a_run_leaves_others_randomness_alone(tmp_path: Path) -> None:
+    torch.manual_seed(11)
+    np.random.seed(11)
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()
+    run(tmp_path / "run", recipe(epochs=1))
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]
+
+
+def test_curves_are_drawn_where_tensorboard_is_installed(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run(tmp_path / "run", recipe(epochs=1))
+    run(tmp_path / "run", recipe(epochs=3))  # goes on, in the same curves
+    drawn = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    looks = [
+        line
+        for line in map(json.loads, (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines())
+        if line["kind"] == "DevScores"
+    ]
+    assert len(looks) == 3
+    assert [(point.step, point.value) for point in drawn.Scalars("dev/accuracy")] == [
+        (look["step"], pytest.approx(look["scores"]["accuracy"])) for look in looks
+    ]
+
+
+def test_static_vectors_are_learned_further_and_saved(tmp_path: Path, vectors: str) -> None:
+    run(tmp_path / "run", recipe(words=vectors, epochs=1))
+    saved = StaticVectors.load(tmp_path / "run" / "model" / "vectors")
+    assert saved.width == 3
+    learned = state(tmp_path / "run")["model/tokens.learned"]
+    assert learned.abs().max() > 0
+    assert learned[0].abs().max() == 0

@@ -1,0 +1,55 @@
+"""Text that is typed or tokenised already, as each task reads it."""
+
+import pytest
+
+from elmokit.errors import InputError
+from elmokit.tasks.names import TASKS, get_task
+from elmokit.text.tokens import RAW_ENGLISH, TextRules
+
+TOKENIZED = TextRules(tokenized=True)
+FRENCH = TextRules(language="fr")
+
+
+def test_raw_text_is_split_by_its_language() -> None:
+    assert RAW_ENGLISH.sentences("It rains. We stay.") == ["It rains.", "We stay."]
+    assert RAW_ENGLISH.tokens("It rains.") == ["It", "rains", "."]
+    assert FRENCH.tokens("l'eau") == ["l'", "eau"]
+
+
+def test_tokenised_text_is_left_as_it_is() -> None:
+    assert TOKENIZED.sentences("It rains. We stay.") == ["It rains. We stay."]
+    assert TOKENIZED.tokens(" It  rains. ") == ["It", "rains."]
+
+
+@pytest.mark.parametrize("name", ["ner", "sst"])
+def test_a_sentence_a_line(name: str) -> None:
+    (example,) = get_task(name).read_text(["don't stop."], TOKENIZED)
+    assert example.tokens == ("don't", "stop.")
+
+
+def test_pairs() -> None:
+    (pair,) = get_task("snli").read_text(["don't stop.\tgo on."], TOKENIZED)
+    assert (pair.premise, pair.hypothesis) == (("don't", "stop."), ("go", "on."))
+
+
+def test_marked_predicates_are_tokens_of_the_text() -> None:
+    first, second = get_task("srl").read_text(["She (then) *sold* it, and *ran*."], TOKENIZED)
+    assert first.tokens == ("She", "(then)", "sold", "it,", "and", "ran.")
+    assert (first.predicate, second.predicate) == (2, 5)
+
+
+def test_a_documents_lines_are_sentences() -> None:
+    (document,) = get_task("coref").read_text(["Ann ran. Ben too.", "They won."], TOKENIZED)
+    assert [sentence.tokens for sentence in document.sentences] == [("Ann", "ran.", "Ben", "too."), ("They", "won.")]
+
+
+def test_questions_are_asked_of_raw_text_only() -> None:
+    for rules in (TOKENIZED, FRENCH):
+        with pytest.raises(InputError, match="without --tokenized and --language"):
+            get_task("squad").read_text(["A b.\tC?"], rules)
+
+
+def test_every_task_reads_raw_text() -> None:
+    lines = {"squad": "A b.\tC?", "snli": "A.\tB.", "srl": "A *b* c."}
+    for name in TASKS:
+        assert get_task(name).read_text([lines.get(name, "A b.")], RAW_ENGLISH)
