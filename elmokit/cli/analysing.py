@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from elmokit.cli.app import app
+from elmokit.cli.commands import sub_app, verb
 from elmokit.cli.embedding import DEFAULT_HELP, model_source
 from elmokit.cli.messages import on_terminal
 from elmokit.cli.neighbor_display import Found, show_neighbors
@@ -46,16 +47,11 @@ What is printed. Lines are counted from 0 over all inputs.
 
 PROBE_ROW = "{:<10} {:<5} {:>7} {:>7} {:>8} {:>8}"
 
-probe = typer.Typer(
-    help="Measure what a linear classifier can read off each layer.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+probe = sub_app("Measure what a linear classifier can read off each layer.")
 app.add_typer(probe, name="probe")
 
 
-@app.command(no_args_is_help=True, epilog=NEIGHBORS_EPILOG)
+@verb(app, epilog=NEIGHBORS_EPILOG)
 def neighbors(
     word: Annotated[str, typer.Argument(metavar="WORD", help="One token, as the text has it.")],
     more: Annotated[
@@ -129,7 +125,7 @@ def neighbors(
     show_neighbors(Found(token, number, found, static), as_json=as_json)
 
 
-@probe.command(no_args_is_help=True)
+@verb(probe)
 def pos(
     *,
     train: Annotated[Path, typer.Option(metavar="FILE", help="CoNLL-U, also .gz and .xz, to learn from.")],

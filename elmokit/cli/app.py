@@ -11,22 +11,15 @@ from typing import Annotated, TextIO
 import typer
 
 from elmokit import __version__
+from elmokit.cli.commands import USAGE, sub_app
 from elmokit.cli.messages import is_first_process, say
 from elmokit.errors import ElmokitError
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, INTERRUPTED = 1, 130
 OUT_OF_MEMORY = "out of memory; use smaller batches (--batch-size, --rows, training.num_rows), or split long lines"
 SIGNS_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory")  # torch's, on a GPU and on the CPU
 
-app = typer.Typer(
-    name="elmokit",
-    help="ELMo on PyTorch: contextual word vectors from every layer of a character biLM.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = sub_app("ELMo on PyTorch: contextual word vectors from every layer of a character biLM.", name="elmokit")
 
 
 def main() -> None:
@@ -46,7 +39,9 @@ def run(args: list[str]) -> int:
     except typer.Exit as end:
         return end.exit_code
     except typer.TyperException as error:
-        return _fail(f"{error.format_message()} (see: elmokit --help)", USAGE, debug=debug)
+        rejecting = getattr(error, "ctx", None)  # the context of the verb that rejects its arguments
+        command_path = rejecting.command_path if rejecting else "elmokit"
+        return _fail(f"{error.format_message()} (see: {command_path} --help)", USAGE, debug=debug)
     except KeyboardInterrupt as error:
         if not is_first_process():
             return INTERRUPTED  # of several processes, one says so

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from elmokit.cli.app import app
+from elmokit.cli.commands import verb
 from elmokit.cli.messages import say
 from elmokit.cli.text_options import Language, Tokenized
 from elmokit.errors import InputError
@@ -35,7 +36,7 @@ MODEL_HELP = "A folder, a bundled model's name (en-small), or a published model'
 DEFAULT_HELP = f"{MODEL_HELP}  [default: en-small]"
 
 
-@app.command(no_args_is_help=True, epilog=EMBED_EPILOG)
+@verb(app, epilog=EMBED_EPILOG)
 def embed(
     inputs: Annotated[
         list[str], typer.Argument(metavar="IN", help="Text files, also .gz and .xz, patterns, or - for stdin.")
@@ -103,7 +104,7 @@ def embed(
     _tell_of(report, max_chars=embedder.bilm.config.char_encoder.max_chars)
 
 
-@app.command(no_args_is_help=True)
+@verb(app)
 def convert(
     model: Annotated[list[str], typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     *,
@@ -124,7 +125,7 @@ def convert(
         say("the published format has no place for the output layer: keep the model for scores and fine-tuning")
 
 
-@app.command(no_args_is_help=True)
+@verb(app)
 def export(
     model: Annotated[list[str], typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     *,
@@ -144,7 +145,7 @@ def export(
         say(f"{output}: within {check_onnx(output, source, state=state):.0e} of PyTorch")
 
 
-@app.command(no_args_is_help=True)
+@verb(app)
 def info(
     model: Annotated[list[str], typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     *,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmokit.cli.app import app
+from elmokit.cli.commands import verb
 from elmokit.cli.embedding import MODEL_HELP, model_source
 from elmokit.cli.messages import is_first_process, say
 from elmokit.cli.run_display import RunDisplay, run_shown
@@ -36,7 +37,7 @@ then all is learned together.
 Ctrl-C finishes the step, saves and ends; the same command goes on from there. A second Ctrl-C ends at once."""
 
 
-@app.command(no_args_is_help=True, epilog=FINETUNE_EPILOG)
+@verb(app, epilog=FINETUNE_EPILOG)
 def finetune(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     files: Annotated[list[str], typer.Argument(metavar="FILES", help="Text files, also .gz and .xz, or patterns.")],

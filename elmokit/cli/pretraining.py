@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmokit.cli.app import app
+from elmokit.cli.commands import verb
 from elmokit.cli.messages import is_first_process, say
 from elmokit.cli.run_display import run_shown
 from elmokit.cli.stopping import stop_by_signal
@@ -27,7 +28,7 @@ Examples
 Ctrl-C finishes the step, saves and ends; the same command goes on from there. A second Ctrl-C ends at once."""
 
 
-@app.command(no_args_is_help=True, epilog=PRETRAIN_EPILOG)
+@verb(app, epilog=PRETRAIN_EPILOG)
 def pretrain(
     recipe: Annotated[
         str,
@@ -79,7 +80,7 @@ def pretrain(
         say(f"{shown.summary()}; the model is in {model}")
 
 
-@app.command(no_args_is_help=True)
+@verb(app)
 def vocab(
     files: Annotated[list[str], typer.Argument(metavar="FILES", help="Text files, also .gz and .xz, or patterns.")],
     *,

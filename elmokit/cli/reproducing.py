@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmokit.cli.app import app
+from elmokit.cli.commands import sub_app, verb
 from elmokit.cli.messages import say
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.system import keep_memory
@@ -37,12 +38,7 @@ The rows, and the files below DIR that they need, also as .gz or .xz
 
 Ctrl-C finishes the step, saves and ends; the same command goes on from there. Finished runs are not run again."""
 
-reproduce = typer.Typer(
-    help="Make the paper's tables again, on data that you have.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+reproduce = sub_app("Make the paper's tables again, on data that you have.")
 app.add_typer(reproduce, name="reproduce")
 
 
@@ -51,7 +47,7 @@ def _tables() -> None:
     """Make the paper's tables again, on data that you have."""
 
 
-@reproduce.command(no_args_is_help=True, epilog=TABLE1_EPILOG)
+@verb(reproduce, epilog=TABLE1_EPILOG)
 def table1(
     *,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the data sets.")] = None,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from elmokit.cli.app import app
+from elmokit.cli.commands import verb
 from elmokit.cli.messages import on_terminal, say
 from elmokit.cli.score_display import ScoredLine, display_for
 from elmokit.cli.text_options import Language, Split, Tokenized, Wrapped
@@ -46,7 +47,7 @@ The perplexity is that of both directions, their geometric mean. A token that th
 vocabulary lacks is scored as <UNK>."""
 
 
-@app.command(no_args_is_help=True)
+@verb(app)
 def perplexity(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     files: Annotated[list[str], typer.Argument(metavar="FILES", help="Text files, also .gz and .xz, or patterns.")],
@@ -110,7 +111,7 @@ def perplexity(
         _warn_of_short_rows(found["carry"].num_targets)
 
 
-@app.command(no_args_is_help=True, epilog=SCORE_EPILOG)
+@verb(app, epilog=SCORE_EPILOG)
 def score(
     files: Annotated[
         list[str], typer.Argument(metavar="FILES", help="Text files, also .gz and .xz, patterns, or - for stdin.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from elmokit.cli.app import app
+from elmokit.cli.commands import sub_app, verb
 from elmokit.cli.messages import say
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.system import keep_memory
@@ -56,16 +57,11 @@ What a line of text is
 
 With --json every prediction is an object. Its "line" is that of the text, counted from 0 over all inputs."""
 
-task = typer.Typer(
-    help="Train and use models of the paper's six tasks.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+task = sub_app("Train and use models of the paper's six tasks.")
 app.add_typer(task, name="task")
 
 
-@task.command(no_args_is_help=True, epilog=TRAIN_EPILOG)
+@verb(task, epilog=TRAIN_EPILOG)
 def train(
     name: AskedTask,
     changes: Annotated[
@@ -126,7 +122,7 @@ def train(
     say(f"{shown.summary()}; the model is in {model}")
 
 
-@task.command(no_args_is_help=True)
+@verb(task)
 def evaluate(
     name: AskedTask,
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
@@ -157,7 +153,7 @@ def evaluate(
         print_scores({f"{file.name} ({len(examples):,})": scores})
 
 
-@task.command(no_args_is_help=True, epilog=PREDICT_EPILOG)
+@verb(task, epilog=PREDICT_EPILOG)
 def predict(
     name: AskedTask,
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],

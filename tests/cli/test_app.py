@@ -158,6 +158,44 @@ def test_wrong_usage_is_one_line_and_exit_code_2(capfd, args):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("args", [[], ["embed"], ["task"], ["task", "train"], ["reproduce"], ["score"], ["pretrain"]])
+def test_a_bare_command_prints_its_help_as_it_is_and_exits_with_2(capfd, args):
+    assert cli.run([*args, "--help"]) == 0
+    expected = capfd.readouterr().out
+    assert cli.run(args) == 2
+    assert capfd.readouterr() == ("", expected)
+
+
+@pytest.mark.parametrize(
+    ("args", "command"),
+    [
+        (["embed", "a.txt"], "elmokit embed"),
+        (["task", "train", "ner"], "elmokit task train"),
+        (["task", "trian"], "elmokit task"),
+        (["nonsense"], "elmokit"),
+    ],
+)
+def test_a_usage_error_points_to_the_help_of_its_verb(capfd, args, command):
+    assert cli.run(args) == 2
+    assert capfd.readouterr().err.endswith(f"(see: {command} --help)\n")
+
+
+@pytest.mark.parametrize(
+    ("verb", "usage"),
+    [
+        (["embed"], "[OPTIONS] IN..."),
+        (["score"], "[OPTIONS] FILES..."),
+        (["task", "predict"], "[OPTIONS] TASK MODEL [FILES...]"),
+        (["pretrain"], "[OPTIONS] RECIPE [KEY=VALUE...]"),
+    ],
+)
+def test_help_names_arguments_without_python_types(capfd, verb, usage):
+    assert cli.run([*verb, "--help"]) == 0
+    out = capfd.readouterr().out
+    assert out.startswith(f"Usage: {' '.join(['elmokit', *verb])} {usage}\n")
+    assert "list[" not in out
+
+
 def test_debug_shows_the_traceback_wherever_it_stands(capfd):
     for args in (["--debug", "info", "nowhere"], ["info", "nowhere", "--debug"]):
         assert cli.run(args) == 1
