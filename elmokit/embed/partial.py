@@ -181,6 +181,9 @@ def _refuse_foreign_files(folder: Path) -> None:
     foreign = sorted(path.name for path in folder.iterdir() if not path.name.startswith(OURS))
     if foreign:
         raise OutputError(f"{folder}: is in the way and holds {foreign[0]}, not elmokit's; move it, or write elsewhere")
+    links = sorted(path.name for path in folder.iterdir() if path.is_symlink())
+    if links:  # writing through it would change a file elsewhere
+        raise OutputError(f"{folder}: holds {links[0]}, a symbolic link; remove the folder, or write elsewhere")
 
 
 def _refuse_other_work(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -194,6 +197,8 @@ def _refuse_other_work(folder: Path, old: Mapping[str, Any], new: Mapping[str, A
 def _is_intact(folder: Path, journal: Mapping[str, Any]) -> bool:
     """Whether all that the journal tells of is there; it is not if the file had been renamed already."""
     sizes: Mapping[str, int] = journal["sizes"]
+    inside = {path.name for path in folder.iterdir()}
     return bool(sizes) and all(
-        (folder / name).is_file() and (folder / name).stat().st_size >= size for name, size in sizes.items()
+        name in inside and (folder / name).is_file() and (folder / name).stat().st_size >= size
+        for name, size in sizes.items()
     )
