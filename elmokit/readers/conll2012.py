@@ -8,19 +8,15 @@ Tokens are given as they are written: OntoNotes has ``/.`` and ``/?`` for some s
 Spans are half-open: a mention of one token ends at ``start + 1``.
 """
 
-import codecs
-import gzip
-import lzma
 import re
-import tarfile
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from elmokit.errors import InputError
+from elmokit.readers.archive import read_archive
 from elmokit.text.lines import Line, read_lines
 
 NOT_ANNOTATED = frozenset({"", "-", "_"})
@@ -30,7 +26,6 @@ _MIN_COLUMNS = _FIRST_ROLE + 1
 _BEGIN = re.compile(r"#begin document \((.+)\); part ([0-9]{1,9})\s*")
 _ROLE = re.compile(r"(?:\(([^()*]+))?\*(\))?")
 _MENTION = re.compile(r"(\()?([0-9]+)(\))?")
-_DAMAGE = (tarfile.TarError, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -88,53 +83,11 @@ def read_conll2012(path: str | Path, *, roles: bool = True) -> Iterator[Document
 def read_conll2012_archive(path: str | Path, *, roles: bool = True) -> Iterator[Document]:
     """Yield the documents of all ``*conll`` files in a tar archive, plain or compressed, by the files' names.
 
-    Nothing is written to disk. An archive with links, devices or paths that lead out of it is refused. Without
+    Nothing is written to disk. Links, devices, sparse files and paths out of the archive are rejected. Without
     ``roles`` no sentence has predicates.
     """
-    if not Path(path).is_file():
-        raise InputError(f"{path}: no such file; check the path, seen from {Path.cwd()}")
-    return _read_archive(path, roles=roles)
-
-
-def _read_archive(path: str | Path, *, roles: bool) -> Iterator[Document]:
-    try:
-        with tarfile.open(path) as archive:
-            for member in _list_files(archive, path):
-                stream = archive.extractfile(member)
-                assert stream is not None, "a regular file has content"
-                yield from _read_documents(_decode_lines(stream, f"{path}: {member.name}"), roles=roles)
-    except _DAMAGE as error:
-        raise InputError(
-            f"{path}: no tar archive, damaged or cut short ({error}); copy or download the file again"
-        ) from error
-
-
-def _list_files(archive: tarfile.TarFile, path: str | Path) -> list[tarfile.TarInfo]:
-    members = [member for member in archive.getmembers() if not member.isdir()]
-    for member in members:
-        name = PurePosixPath(member.name)
-        if not member.isreg() or name.is_absolute() or ".." in name.parts:
-            raise InputError(
-                f"{path}: {member.name!r} is a link, a device or a path out of the archive, but only plain files are "
-                "read; pack the files again"
-            )
-    files = [member for member in members if member.name.endswith("conll")]
-    if not files:
-        raise InputError(f"{path}: no file in the archive has a name that ends in 'conll'; rename and pack them again")
-    return sorted(files, key=lambda member: member.name)
-
-
-def _decode_lines(stream: Iterable[bytes], name: str) -> Iterator[Line]:
-    for number, line in enumerate(stream, start=1):
-        if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)
-        try:
-            yield Line(line.decode("utf-8").removesuffix("\n").removesuffix("\r"), name, number)
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{name}, line {number}: byte {line[error.start]:#04x} (byte {error.start + 1} of the line) is not "
-                "UTF-8; re-encode the file and pack the archive again"
-            ) from error
+    files = read_archive(path, suffix="conll")
+    return (document for _, lines in files for document in _read_documents(lines, roles=roles))
 
 
 def _read_documents(lines: Iterable[Line], *, roles: bool) -> Iterator[Document]:

@@ -214,7 +214,7 @@ def test_an_archive_gives_its_files_by_name(tmp_path: Path, mode: str) -> None:
         special("a.conll", tarfile.FIFOTYPE),
     ],
 )
-def test_an_archive_with_links_devices_or_paths_out_of_it_is_refused(
+def test_an_archive_with_links_devices_or_paths_out_of_it_is_rejected(
     tmp_path: Path, member: tarfile.TarInfo | str
 ) -> None:
     path = write_archive(tmp_path, ("x/b.conll", document_bytes("b")), (member, b""))
@@ -231,7 +231,7 @@ def test_faults_in_an_archive_name_file_and_line(tmp_path: Path) -> None:
         list(read_conll2012_archive(path))
 
 
-def test_an_archive_that_is_none_or_has_no_conll_files_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_archive_or_has_no_conll_files_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone\.tar: no such file"):
         read_conll2012_archive(tmp_path / "gone.tar")
     with pytest.raises(InputError, match="no file in the archive has a name that ends in 'conll'"):
@@ -240,7 +240,7 @@ def test_an_archive_that_is_none_or_has_no_conll_files_is_refused(tmp_path: Path
     packed = path.read_bytes()
     for content in (b"no archive at all", lzma.compress(b"no archive"), packed[: len(packed) // 2]):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=r"a\.tar: no tar archive, damaged or cut short"):
+        with pytest.raises(InputError, match=r"a\.tar: not a tar archive, damaged or cut short"):
             list(read_conll2012_archive(path))
 
 
