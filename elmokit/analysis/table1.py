@@ -25,8 +25,9 @@ from elmokit.analysis.datasets import DataSet
 from elmokit.atomic import write_json
 from elmokit.errors import ConfigError, InputError, MissingExtraError, OutputError
 from elmokit.locking import locked
+from elmokit.runs.layout import MODEL
 from elmokit.runs.provenance import gather_facts
-from elmokit.tasks.loop import MODEL, RESULT, train_task
+from elmokit.tasks.loop import RESULT, train_task
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.names import get_task
 from elmokit.tasks.progress import Entry, Finished, TaskPlan

@@ -29,14 +29,16 @@ from elmokit.errors import ConfigError, InputError, OutputError
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import Softmax
 from elmokit.pretrain.heldout import held_out_look
-from elmokit.pretrain.loop import CHECKPOINTS, LookAtHeldOut, train
+from elmokit.pretrain.loop import LookAtHeldOut, train
 from elmokit.pretrain.pretraining import find_texts, find_vocab, preparation_of, warn_of_cut_words
 from elmokit.pretrain.progress import HeldOut, Report
 from elmokit.pretrain.recipe import DataSettings, Positive, Recipe, SoftmaxSettings, TrainingSettings, VocabSettings
-from elmokit.pretrain.resume_check import check_origin
+from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import Trainer
 from elmokit.runs.checkpoint import load_newest, newest_facts
 from elmokit.runs.claim import claimed
+from elmokit.runs.journal import ignore_entry
+from elmokit.runs.layout import CHECKPOINTS
 from elmokit.runs.world import World, on_first_rank, run_with_heartbeat
 from elmokit.score.saved_lm import load_language_model, save_language_model
 from elmokit.text.corpus import Corpus
@@ -111,7 +113,7 @@ def finetune(
     """
     settings = settings or FinetuneSettings()
     world = world or World(0, 1, torch.device("cpu"))
-    report, stop = report or _say_nothing, stop or threading.Event()
+    report, stop = report or ignore_entry, stop or threading.Event()
     output = Path(output)
     work = work_folder(output)
     is_new = not has_softmax(source)
@@ -244,7 +246,7 @@ def _prepare(
 
     def check(fingerprint: str) -> None:  # before anything is replaced
         if facts is not None:
-            check_origin(facts["follows"], {"text": fingerprint})
+            check_resume(facts["follows"], {"text": fingerprint}, folder=work)
 
     files, heldout = find_texts(data)
     prepare = preparation_of(data, max_chars=max_chars, num_workers=num_workers, progress=progress)
@@ -287,7 +289,3 @@ def _load_sums(trainer: Trainer, run_dir: Path) -> None:
             "give the run that the model came from"
         )
     trainer.optimizer.load({name: tensor.to(trainer.world.device) for name, tensor in found.items()})
-
-
-def _say_nothing(_entry: object) -> None:
-    pass

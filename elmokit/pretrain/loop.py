@@ -4,25 +4,25 @@ import copy
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from elmokit.atomic import remove_leftovers
 from elmokit.errors import WeightsError
 from elmokit.model.directions import direction_threads
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.progress import HeldOut, LogLine, Report, RunPlan
+from elmokit.pretrain.progress import HeldOut, LogLine, Report, RunPlan, curve_values
+from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import StepLoss, Trainer
-from elmokit.runs.checkpoint import Checkpoint, Writer, load_newest
-from elmokit.runs.log import RunLog, explain_failed_save, save_after_log
+from elmokit.runs.checkpoint import Checkpoint, clear_unfinished, load_newest
+from elmokit.runs.journal import open_journal
+from elmokit.runs.layout import CHECKPOINTS
+from elmokit.runs.saving import BackgroundWriter, background_writer
 from elmokit.runs.world import on_first_rank, run_with_heartbeat, sum_over_ranks, wait_with_heartbeat
 
-LOG_EVERY = 20  # steps that a line of the log is the mean of
-CHECKPOINTS, LOG = "checkpoints", "log.jsonl"
+LOG_EVERY = 20  # steps per log line, which has their means
 
 
 LookAtHeldOut = Callable[[Trainer], HeldOut]
@@ -43,48 +43,44 @@ def train(
     ``save_best`` gets a copy of the model, on a thread of its own, in the first process only.
     """
     settings, world = trainer.recipe.training, trainer.world
-    unlogged = _go_on(trainer, run_dir / CHECKPOINTS)
-    log = RunLog(run_dir / LOG, from_step=trainer.step, writes=world.is_first)
+    unlogged = _resume(trainer, run_dir)
     report(_plan(trainer))
-    start = time.monotonic() - trainer.seconds  # as if there had been one piece
-    writer = Writer()
+    start = time.monotonic() - trainer.seconds  # as if there had been one session
     last_look: HeldOut | None = None
-    try:
-        with explain_failed_save(run_dir / CHECKPOINTS), direction_threads(world.device) as executor:
-            while not _must_end(trainer):
-                began = time.monotonic()
-                loss = trainer.train_step(executor, seconds=began - start, stop=stop.is_set())
-                ended = time.monotonic()
-                writer.look()  # a disk that is full is told now, not when the next save is due
-                unlogged.append((loss, ended - began))
-                if trainer.step % LOG_EVERY == 0 or trainer.is_over:
-                    line = _summary(trainer, unlogged, ended - start)
-                    unlogged.clear()
-                    log.write(line)
-                    report(line)
-                if look is not None and (trainer.step % settings.evaluate_every == 0 or trainer.is_over):
-                    last_look = found = look(trainer)
-                    log.write(found)
-                    report(found)
-                    if trainer.note_perplexity(found.perplexity, found.text) and save_best is not None:
-                        _wait_for(writer, trainer)
-                        if world.is_first:
-                            writer.begin(partial(save_best, copy.deepcopy(trainer.model).to("cpu")))
-                if trainer.step % settings.checkpoint_every == 0 or _must_end(trainer):
+    with (
+        open_journal(
+            run_dir, from_step=trainer.step, curve_values=curve_values, report=report, writes=world.is_first
+        ) as journal,
+        background_writer(run_dir / CHECKPOINTS, keep=settings.keep_checkpoints, log=journal.log) as writer,
+        direction_threads(world.device) as executor,
+    ):
+        while not _must_end(trainer):
+            began = time.monotonic()
+            loss = trainer.train_step(executor, seconds=began - start, stop=stop.is_set())
+            ended = time.monotonic()
+            writer.raise_if_failed()
+            unlogged.append((loss, ended - began))
+            if trainer.step % LOG_EVERY == 0 or trainer.is_over:
+                journal.write(_summary(trainer, unlogged, ended - start))
+                unlogged.clear()
+            if look is not None and (trainer.step % settings.evaluate_every == 0 or trainer.is_over):
+                last_look = look(trainer)
+                journal.write(last_look)
+                if trainer.note_perplexity(last_look.perplexity, last_look.text) and save_best is not None:
                     _wait_for(writer, trainer)
-                    checkpoint = trainer.checkpoint()
-                    if checkpoint is not None:
-                        checkpoint.facts["unlogged"] = [(asdict(loss), took) for loss, took in unlogged]
-                        folder, keep = run_dir / CHECKPOINTS, settings.keep_checkpoints
-                        writer.begin(partial(save_after_log, checkpoint, folder, keep=keep, log=log))
-                    trainer.corpus.let_go()  # so that memory does not grow with what was read
-            _wait_for(writer, trainer)  # all of them: one that went on alone would take the first for lost
-    finally:
-        writer.close()
+                    if world.is_first:
+                        writer.start(partial(save_best, copy.deepcopy(trainer.model).to("cpu")))
+            if trainer.step % settings.checkpoint_every == 0 or _must_end(trainer):
+                _wait_for(writer, trainer)
+                checkpoint = trainer.checkpoint(unlogged)
+                if checkpoint is not None:
+                    writer.save(checkpoint)
+                trainer.corpus.let_go()  # so that memory does not grow with what was read
+        _wait_for(writer, trainer)  # on every rank: one that ended early would take the first rank for dead
     return last_look if last_look is not None and last_look.step == trainer.step else None
 
 
-def _wait_for(writer: Writer, trainer: Trainer) -> None:
+def _wait_for(writer: BackgroundWriter, trainer: Trainer) -> None:
     """Until the save before is done: the first process may have to wait for its disk, and the others for it."""
     wait_with_heartbeat(lambda seconds: writer.is_free(within=seconds), trainer.world)
 
@@ -93,24 +89,25 @@ def _must_end(trainer: Trainer) -> bool:
     return trainer.is_over or trainer.stop_asked
 
 
-def _go_on(trainer: Trainer, folder: Path) -> list[tuple[StepLoss, float]]:
-    """Restore the trainer from the newest checkpoint, if there is one; return the steps that the log has not yet."""
-    world = trainer.world
-    on_first_rank(lambda: remove_leftovers(folder) if folder.is_dir() else None, world)
-    newest = run_with_heartbeat(partial(_restore_newest, trainer, folder), world)  # some disks are slower than others
+def _resume(trainer: Trainer, run_dir: Path) -> list[tuple[StepLoss, float]]:
+    """Restore the newest checkpoint, if there is one; return the steps that are not in the log yet."""
+    world, folder = trainer.world, run_dir / CHECKPOINTS
+    on_first_rank(partial(clear_unfinished, folder), world)
+    newest = run_with_heartbeat(partial(_restore_newest, trainer, run_dir), world)  # some disks are slower than others
     everyones = sum_over_ranks(torch.tensor([trainer.step], device=world.device), world)
     if int(everyones) != world.size * trainer.step:
         raise WeightsError(
-            f"{folder}: this process found step {trainer.step} there, others another; "
-            "the run's folder must be the same for all processes, on a disk that they share"
+            f"{folder}: rank {world.rank} found step {trainer.step} there, other ranks found another; "
+            "all ranks must use the same run folder, on a shared disk"
         )
     pending: list[Any] = [] if newest is None else newest.facts["unlogged"]
     return [(StepLoss(**loss), took) for loss, took in pending]
 
 
-def _restore_newest(trainer: Trainer, folder: Path) -> Checkpoint | None:
-    newest = load_newest(folder)
+def _restore_newest(trainer: Trainer, run_dir: Path) -> Checkpoint | None:
+    newest = load_newest(run_dir / CHECKPOINTS)
     if newest is not None:
+        check_resume(newest.facts["follows"], trainer.resume_key(), folder=run_dir)
         trainer.restore(newest)
     return newest
 

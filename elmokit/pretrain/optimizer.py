@@ -6,7 +6,6 @@ its optimiser warns at every step that it does not check them; the arithmetic is
 Shapes: R rows of the softmax, P width.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,10 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
-from elmokit.errors import ConfigError
 from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.recipe import TrainingSettings
-from elmokit.runs.optimizers import FIRST_SUM, OPTIMIZERS, TINY
+from elmokit.runs.optimizers import FIRST_SUM, OPTIMIZERS, TINY, check_finite
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,7 @@ class RunOptimizer:
         if rows is not None:
             gradients += [rows.weight_RP, rows.bias_R]
         norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in gradients])))
-        if not math.isfinite(norm):
-            raise ConfigError(
-                f"the gradient's norm is {norm}, so nothing can be learned from here on; "
-                "begin a new run, in another folder, with a lower learning_rate or clip_norm"
-            )
+        check_finite("the gradient norm", norm)
         if self._clip_norm is not None and norm > self._clip_norm:
             torch._foreach_mul_(gradients, self._clip_norm / norm)
         if rows is not None and not self._by_rows:

@@ -28,14 +28,14 @@ from elmokit.atomic import atomic_file, remove_leftovers, write_json
 from elmokit.errors import ConfigError, ElmokitWarning
 from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.heldout import held_out_look
-from elmokit.pretrain.loop import CHECKPOINTS, train
-from elmokit.pretrain.progress import HeldOut, LogLine, Report, RunPlan, curve_values
+from elmokit.pretrain.loop import train
+from elmokit.pretrain.progress import Report
 from elmokit.pretrain.recipe import DataSettings, Recipe, VocabSettings
-from elmokit.pretrain.resume_check import Origin, check_origin, recipe_origin
+from elmokit.pretrain.resume_check import ResumeKey, check_resume, recipe_key
 from elmokit.pretrain.state import Trainer
 from elmokit.runs.checkpoint import newest_facts
 from elmokit.runs.claim import claimed
-from elmokit.runs.curves import curves
+from elmokit.runs.layout import CHECKPOINTS, MODEL, RECIPE
 from elmokit.runs.world import join_world, on_first_rank, run_with_heartbeat
 from elmokit.score.saved_lm import save_language_model
 from elmokit.text.corpus import Corpus
@@ -44,8 +44,7 @@ from elmokit.text.preparation import prepare_corpus, recorded_sources
 from elmokit.text.vocab import Vocab, read_vocab
 from elmokit.weights.folder import is_replaceable
 
-RECIPE, TEXT, HELDOUT, VOCAB = "recipe.json", "text", "heldout", "vocab.txt"
-EVENTS, BEST, MODEL, FINISHED = "tensorboard", "best", "model", "finished.json"
+TEXT, HELDOUT, VOCAB, BEST, FINISHED = "text", "heldout", "vocab.txt", "best", "finished.json"
 
 PrepareProgress = Callable[[int], None]
 """Is told how many characters of a text are prepared."""
@@ -78,21 +77,8 @@ def pretrain(
         if recipe.data.heldout:
             heldout = Corpus.open(run_dir / HELDOUT)
             look = held_out_look(heldout, vocab, max_tokens=recipe.training.heldout_tokens)
-        with curves(run_dir / EVENTS) as draw:
-
-            def tell(entry: RunPlan | LogLine | HeldOut) -> None:
-                if world.is_first:
-                    draw(entry.step, curve_values(entry))
-                report(entry)
-
-            train(
-                trainer,
-                run_dir,
-                look=look,
-                save_best=partial(_save, trainer, run_dir / BEST),
-                report=tell,
-                stop=stop,
-            )
+        save_best = partial(_save, trainer, run_dir / BEST)
+        train(trainer, run_dir, look=look, save_best=save_best, report=report, stop=stop)
         if world.is_first:
             write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
         if not trainer.is_over:
@@ -114,11 +100,11 @@ def _prepare(
         is_replaceable(run_dir / name)  # refuses now what could not be replaced later
     facts = newest_facts(run_dir / CHECKPOINTS)
 
-    def check(now: Origin) -> None:
+    def check(now: ResumeKey) -> None:
         if facts is not None:
-            check_origin(facts["follows"], now)
+            check_resume(facts["follows"], now, folder=run_dir)
 
-    check(recipe_origin(recipe, device))
+    check(recipe_key(recipe, device))
     if recipe.vocab.file is not None:
         read_vocab(recipe.vocab.file)
     remove_leftovers(run_dir)

@@ -46,18 +46,18 @@ class HeldOut:
     text: str  # names it, and how much of it was read: perplexities of different ones cannot be compared
 
 
-Entry = RunPlan | LogLine | HeldOut
+Logged = LogLine | HeldOut
+"""Entries that are written to the log."""
+Entry = RunPlan | Logged
 Report = Callable[[Entry], None]
 
 
-def curve_values(entry: Entry) -> dict[str, float]:
-    """What a pretraining run tells, by the names of the curves."""
-    if isinstance(entry, RunPlan):
-        return {}
+def curve_values(entry: Logged) -> dict[str, float]:
+    """Return the numbers of an entry by the names of their curves."""
     return {_name(name, entry): value for name, value in asdict(entry).items() if isinstance(value, float)}
 
 
-def _name(name: str, entry: LogLine | HeldOut) -> str:
+def _name(name: str, entry: Logged) -> str:
     if isinstance(entry, HeldOut):
         return f"heldout/{name}"
     return f"train/{name}_sampled" if entry.sampled and name.endswith("_loss") else f"train/{name}"

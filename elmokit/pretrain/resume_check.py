@@ -1,46 +1,48 @@
-"""What every step of a run follows from, as JSON values: a run goes on only where all of it is the same."""
+"""Values that every step of a pretraining run depends on. A run is resumed only if all of them are unchanged."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from elmokit.config import parse_config
-from elmokit.errors import ConfigError
 from elmokit.pretrain.recipe import Recipe, TrainingSettings
+from elmokit.runs.resume_check import changed_data, changed_settings, check_unchanged
 
-Origin = dict[str, Any]
+ResumeKey = dict[str, Any]
+"""JSON values, as a checkpoint stores them."""
 
 FINGERPRINTS = {"text", "vocabulary"}
-# What a run may change when it goes on: how long it lasts, and how often it looks and saves.
+# A resumed run may change how long it lasts, and how often it evaluates and saves.
 FREE_SETTINGS = {"epochs", "steps", "hours", "evaluate_every", "heldout_tokens", "checkpoint_every", "keep_checkpoints"}
-SOME_END = {"steps": 1}  # a recipe has to have one, and a run's origin may have none
+SOME_END = {"steps": 1}  # a recipe must have an end; a key may have none
 
 
-def recipe_origin(recipe: Recipe, device: torch.device) -> Origin:
-    """What follows from the recipe, and from what it leaves to the device."""
-    return _recipe_origin(recipe, precision_on(device, recipe.training))
+def recipe_key(recipe: Recipe, device: torch.device) -> ResumeKey:
+    """Return the part of the key that depends on the recipe, and on the device where the recipe leaves a choice."""
+    return _recipe_key(recipe, precision_on(device, recipe.training))
 
 
-def check_origin(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with a run if a part of ``now`` is not what the run began with."""
-    if changed := list(_differences(_completed(before), now)):
-        raise ConfigError(
-            f"the run in this folder began otherwise ({'; '.join(changed)}); "
-            "name another run folder, or give the recipe and the text that it began with"
-        )
+def check_resume(before: Mapping[str, Any], now: Mapping[str, Any], *, folder: Path) -> None:
+    """Raise ConfigError if any value of ``now`` differs from the run's key; ``now`` may be a part of a key."""
+    before = {name: value for name, value in _completed(before).items() if name in now}
+    settings = {name: value for name, value in now.items() if name not in FINGERPRINTS}
+    data = {name: value for name, value in now.items() if name in FINGERPRINTS}
+    old_settings = {name: value for name, value in before.items() if name not in FINGERPRINTS}
+    check_unchanged([*changed_settings(old_settings, settings), *changed_data(before, data)], folder=folder)
 
 
 def precision_on(device: torch.device, settings: TrainingSettings) -> Literal["fp32", "bf16"]:
-    """Of the large products of a run."""
+    """Return the precision of large matrix products: the recipe's, or what the device supports."""
     if settings.precision != "auto":
         return settings.precision
-    # Older GPUs emulate it, which torch counts unless told otherwise.
+    # Older GPUs emulate bfloat16, which torch counts as supported by default.
     has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16" if has_bf16 else "fp32"
 
 
-def _recipe_origin(recipe: Recipe, precision: str) -> Origin:
+def _recipe_key(recipe: Recipe, precision: str) -> ResumeKey:
     free = FREE_SETTINGS
     if recipe.training.schedule != "constant":
         free = free - {"epochs", "steps"}
@@ -51,20 +53,10 @@ def _recipe_origin(recipe: Recipe, precision: str) -> Origin:
     }
 
 
-def _completed(before: Mapping[str, Any]) -> Origin:
-    """An origin with the fields that recipes did not have yet when it was written down: they had their defaults."""
+def _completed(before: Mapping[str, Any]) -> ResumeKey:
+    """Return a key with the fields that recipes got after it was written; those had their defaults."""
     values = {**{name: before[name] for name in ("model", "softmax")}, "training": SOME_END | before["training"]}
-    recipe = parse_config(Recipe, values, source="the run in this folder was begun by another version of elmokit")
-    # Before there was a choice, all was in float32.
+    recipe = parse_config(Recipe, values, source="the run in this folder was started by another version of elmokit")
+    # Before there was a choice, everything was in float32.
     precision = "fp32" if recipe.training.precision == "auto" else recipe.training.precision
-    return {**before, **_recipe_origin(recipe, precision)}
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> Iterator[str]:
-    """What was changed, field by field; a fingerprint says nothing but that it did."""
-    for name, new in now.items():
-        old = before.get(name)
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from _differences(old, new, f"{where}{name}.")
-        elif old != new:
-            yield f"another {name}" if name in FINGERPRINTS else f"{where}{name} was {old}, now {new}"
+    return {**before, **_recipe_key(recipe, precision)}

@@ -1,6 +1,7 @@
 """A pretraining run between two steps: the model, and everything that the next step follows from."""
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from elmokit.pretrain.distributed import gather_rows, sum_gradients
 from elmokit.pretrain.dropout import RowDropout
 from elmokit.pretrain.optimizer import RunOptimizer
 from elmokit.pretrain.recipe import Recipe, TrainingSettings
-from elmokit.pretrain.resume_check import Origin, check_origin, precision_on, recipe_origin
+from elmokit.pretrain.resume_check import ResumeKey, precision_on, recipe_key
 from elmokit.pretrain.step import compute_gradients
 from elmokit.runs.checkpoint import Checkpoint
 from elmokit.runs.world import World
@@ -137,8 +138,11 @@ class Trainer:
         self.best_text = text
         return is_best
 
-    def checkpoint(self) -> Checkpoint | None:
-        """A copy of everything that the next step follows from; only the first process makes one, with all rows."""
+    def checkpoint(self, unlogged: Sequence[tuple[StepLoss, float]] = ()) -> Checkpoint | None:
+        """Return a copy of everything that the next step depends on, with the rows of all ranks; first rank only.
+
+        ``unlogged`` are the steps that are not in the log yet, with their seconds.
+        """
         state = gather_rows(self.state, self.world)
         if not self.world.is_first:
             return None
@@ -152,13 +156,13 @@ class Trainer:
             "best": self.best,
             "best_text": self.best_text,
             "cursors": [asdict(cursor) for cursor in self.batches.cursors()],
-            "follows": self._origin(),
+            "follows": self.resume_key(),
+            "unlogged": [(asdict(loss), took) for loss, took in unlogged],
         }
         return Checkpoint(self.step, {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}, facts)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Be again where the checkpoint was made; the number of processes may be another."""
-        check_origin(checkpoint.facts["follows"], self._origin())
+        """Continue from a checkpoint, also with another number of ranks."""
         parts = _by_kind(checkpoint.tensors)
         device = self.world.device
         self.model.load_state_dict(parts["model"])
@@ -170,9 +174,10 @@ class Trainer:
         self.step, self.seconds = checkpoint.step, checkpoint.facts["seconds"]
         self.best, self.best_text = checkpoint.facts["best"], checkpoint.facts.get("best_text")
 
-    def _origin(self) -> Origin:
+    def resume_key(self) -> ResumeKey:
+        """Return the values that must be unchanged when the run is resumed."""
         fingerprints = {"text": self.corpus.fingerprint, "vocabulary": self.vocab.fingerprint}
-        return recipe_origin(self.recipe, self.world.device) | fingerprints
+        return recipe_key(self.recipe, self.world.device) | fingerprints
 
 
 def planned_steps(settings: TrainingSettings, corpus: Corpus) -> int | None:

@@ -1,14 +1,12 @@
-"""A run's memory on disk: everything that the next step follows from.
+"""Checkpoints: everything that a run's next step depends on.
 
-A checkpoint is a folder, ``step-000012000``, with the tensors, the other facts as JSON, and their hashes. It gets its
-name only when it is whole and on the disk. The newest that is intact is the one to go on from.
+A checkpoint is a folder, ``step-000012000``, with tensors, other facts as JSON, and checksums. It gets its name only
+when it is complete and on disk. A run is resumed from the newest intact checkpoint.
 """
 
 import json
 import shutil
 import warnings
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from elmokit.atomic import atomic_folder
+from elmokit.atomic import atomic_folder, remove_leftovers
 from elmokit.errors import ElmokitWarning, OutputError, WeightsError
 from elmokit.weights.sums import check_sums, write_sums
 
@@ -27,61 +25,22 @@ NAME = "step-{step:09d}"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run after some step."""
+    """A copy of a run's state after some step."""
 
     step: int
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
 
 
-class Writer:
-    """Saves on a thread of its own, so that training goes on meanwhile; one thing after the other, in order."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1)
-        self._saving: Future[None] | None = None
-
-    def begin(self, save: Callable[[], None]) -> None:
-        """Begin a save once the one before is done; what it saves must be a copy that nobody changes any more."""
-        self.wait()
-        self._saving = self._thread.submit(save)
-
-    def is_free(self, *, within: float) -> bool:
-        """Whether the last save is on the disk after so many seconds at most; raises what went wrong with it."""
-        if self._saving is not None:
-            if not wait([self._saving], timeout=within).done:
-                return False
-            self.wait()
-        return True
-
-    def look(self) -> None:
-        """Raise what went wrong with the last save, if that is known by now."""
-        if self._saving is not None and self._saving.done():
-            self.wait()
-
-    def wait(self) -> None:
-        """Until the last save is on the disk; raises what went wrong with it."""
-        if self._saving is not None:
-            saving, self._saving = self._saving, None
-            saving.result()
-
-    def close(self) -> None:
-        """Wait, and end the thread."""
-        try:
-            self.wait()
-        finally:
-            self._thread.shutdown()
-
-
 def save_checkpoint(checkpoint: Checkpoint, folder: Path, *, keep: int) -> None:
     """Save a checkpoint, then remove all but the ``keep`` newest up to it.
 
-    Later ones go too: a run that stands before them has passed over them, because they were damaged.
+    Later ones are removed too: the run skipped them because they were damaged.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder}: cannot be made: {error.strerror}; name another run folder") from error
+        raise OutputError(f"{folder}: cannot be created: {error.strerror}; name another run folder") from error
     place = folder / NAME.format(step=checkpoint.step)
     with atomic_folder(place, replace=True) as new:
         try:
@@ -98,32 +57,32 @@ def save_checkpoint(checkpoint: Checkpoint, folder: Path, *, keep: int) -> None:
 
 
 def load_newest(folder: Path) -> Checkpoint | None:
-    """The newest intact checkpoint; None if there never was one. Damaged ones are passed over with a warning."""
+    """Return the newest intact checkpoint, or None if there is no checkpoint. Skip damaged ones with a warning."""
     found = checkpoints(folder)
     for place in reversed(found):
         try:
             return load_checkpoint(place)
         except WeightsError as error:
-            warnings.warn(f"{error}; going on from the checkpoint before it", ElmokitWarning, stacklevel=2)
+            warnings.warn(f"{error}; resuming from the checkpoint before it", ElmokitWarning, stacklevel=2)
     if found:
         raise WeightsError(f"{folder}: none of its {len(found)} checkpoints is intact; start again in another folder")
     return None
 
 
 def newest_facts(folder: Path) -> dict[str, Any] | None:
-    """The facts of the newest checkpoint that has intact ones; its tensors are not looked at."""
+    """Return the facts of the newest checkpoint whose facts are intact; its tensors are not read."""
     for place in reversed(checkpoints(folder)):
         try:
             check_sums(place, (FACTS,))
             facts: dict[str, Any] = json.loads((place / FACTS).read_text("utf-8"))
         except (WeightsError, ValueError, OSError):
-            continue  # whoever loads a checkpoint warns of it
+            continue  # `load_newest` warns of it
         return facts
     return None
 
 
 def load_checkpoint(place: Path) -> Checkpoint:
-    """Load one checkpoint after a check of its hashes."""
+    """Load one checkpoint and verify its checksums."""
     check_sums(place, (TENSORS, FACTS))
     try:
         facts = json.loads((place / FACTS).read_text("utf-8"))
@@ -133,5 +92,11 @@ def load_checkpoint(place: Path) -> Checkpoint:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, oldest first."""
+    """Return the checkpoints in a folder, oldest first."""
     return sorted(folder.glob("step-" + "[0-9]" * 9))
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove what an interrupted save left behind. Nothing may be saving in ``folder`` meanwhile."""
+    if folder.is_dir():
+        remove_leftovers(folder)

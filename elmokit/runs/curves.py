@@ -1,4 +1,4 @@
-"""A run's numbers as curves for TensorBoard, where that is installed; ``log.jsonl`` has them in any case."""
+"""Curves of a run for TensorBoard, if it is installed. ``log.jsonl`` has the same numbers in any case."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
+AddValues = Callable[[int, Mapping[str, float]], None]
+"""Add the values of one step, by the names of their curves."""
+
 
 @contextmanager
-def curves(folder: Path) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
-    """Yield what adds a step's values to the folder's curves; it does nothing without TensorBoard.
+def open_curves(folder: Path) -> Iterator[AddValues]:
+    """Yield a function that adds a step's values to the curves in ``folder``; it does nothing without TensorBoard.
 
-    What an earlier piece of the run added from the first step on is dropped: those steps are done again. A disk that is
-    full costs the curves and no more.
+    The first step added hides later steps of an earlier session, because the run repeats them. A full disk costs the
+    curves only.
     """
     has_tensorboard = find_spec("tensorboard") is not None
     writer: SummaryWriter | None = None

@@ -18,7 +18,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,11 @@ from torch import Tensor
 
 from elmokit.atomic import remove_leftovers, write_json
 from elmokit.errors import ConfigError, ElmokitWarning, InputError
-from elmokit.runs.checkpoint import Checkpoint, Writer, load_newest
+from elmokit.runs.checkpoint import Checkpoint, clear_unfinished, load_newest
 from elmokit.runs.claim import claimed
-from elmokit.runs.curves import curves
-from elmokit.runs.log import RunLog, save_after_log
+from elmokit.runs.journal import Journal, open_journal
+from elmokit.runs.layout import CHECKPOINTS, MODEL, RECIPE
+from elmokit.runs.saving import background_writer
 from elmokit.runs.seeds import seeded
 from elmokit.runs.world import World
 from elmokit.tasks.batches import TrainingBatches, prefetched
@@ -39,22 +39,21 @@ from elmokit.tasks.materials import Materials, TaskData, all_sequences, gather_m
 from elmokit.tasks.optimizer import learned_parameters
 from elmokit.tasks.progress import (
     DevScores,
-    Entry,
     Finished,
     LayersRead,
+    Logged,
     Report,
     TaskPlan,
     TaskStep,
     curve_values,
 )
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.resume_check import check_origin, examples_fingerprint, same_recipe
+from elmokit.tasks.resume_check import check_resume, examples_fingerprint, same_recipe
 from elmokit.tasks.saved import SavedTask, build_model, save_task_model
 from elmokit.tasks.state import START, LearnedStep, Learner
 from elmokit.tasks.task import AnyTask
 
-RECIPE, LOG, EVENTS, CHECKPOINTS = "recipe.json", "log.jsonl", "tensorboard", "checkpoints"
-LAYERS, MODEL, RESULT = "layers", "model", "result.json"
+LAYERS, RESULT = "layers", "result.json"
 
 LOG_EVERY = 20  # steps that a line of the log is the mean of
 SECONDS_AT_RISK = 600.0  # of work that a crash may cost, between two looks at the development data
@@ -94,18 +93,10 @@ def train_task(
         learner = _begin(task, recipe, materials, batches)
         if newest is not None:
             learner.restore(newest)
-        log = RunLog(run_dir / LOG, from_step=learner.step, writes=True)
-        with curves(run_dir / EVENTS) as draw:
-
-            def tell(entry: Entry) -> None:
-                if not isinstance(entry, TaskPlan | LayersRead):
-                    log.write(entry)
-                    draw(entry.step, curve_values(entry))
-                report(entry)
-
-            tell(_plan(task, learner, materials))
-            _learn(task, learner, batches, materials, run_dir / CHECKPOINTS, log, tell=tell, stop=stop)
-            if learner.is_over and _finish(task, learner, materials, data, run_dir, tell=tell, stop=stop):
+        report(_plan(task, learner, materials))
+        with open_journal(run_dir, from_step=learner.step, curve_values=curve_values, report=report) as journal:
+            _learn(task, learner, batches, materials, run_dir / CHECKPOINTS, journal, stop=stop)
+            if learner.is_over and _finish(task, learner, materials, data, run_dir, journal, report=report, stop=stop):
                 return run_dir / MODEL
     return None
 
@@ -113,12 +104,11 @@ def train_task(
 def _find_newest(run_dir: Path, materials: Materials, *, num_steps: int) -> Checkpoint | None:
     """The run's newest checkpoint, if there is one; what it cannot go on with is refused."""
     folder = run_dir / CHECKPOINTS
-    if folder.is_dir():
-        remove_leftovers(folder)
+    clear_unfinished(folder)
     newest = load_newest(folder)
     if newest is None:
         return None
-    check_origin(newest.facts["follows"], materials.origin, folder=run_dir)
+    check_resume(newest.facts["follows"], materials.origin, folder=run_dir)
     if newest.step > num_steps:
         epochs = materials.columns.recipe.training.epochs
         raise ConfigError(
@@ -159,34 +149,30 @@ def _learn(
     batches: TrainingBatches,
     materials: Materials,
     checkpoints: Path,
-    log: RunLog,
+    journal: Journal[Logged],
     *,
-    tell: Report,
     stop: threading.Event,
 ) -> None:
     """Learn up to a look at the development data, look, save, and so on."""
-    watch, writer = _Stopwatch(), Writer()
-    try:
+    watch = _Stopwatch()
+    with background_writer(checkpoints, keep=NUM_CHECKPOINTS, log=journal.log) as writer:
         while not (learner.is_over or stop.is_set()):
             look_after, save_by = learner.next_look, time.monotonic() + SECONDS_AT_RISK
             steps: list[LearnedStep] = []
             # Batches are made ahead up to the look only: no other thread reads columns while it predicts.
             for batch in prefetched(batches.make, range(learner.step, look_after)):
                 steps.append(learner.learn(batch))
+                writer.raise_if_failed()
                 must_pause = stop.is_set() or time.monotonic() > save_by
                 if len(steps) == LOG_EVERY or must_pause or learner.step == look_after:
-                    tell(_summary(learner, steps, len(materials.train), watch.lap()))
+                    journal.write(_summary(learner, steps, len(materials.train), watch.lap()))
                     steps = []
                 if must_pause:
                     break
             if learner.step == look_after:
-                tell(_look(task, learner, materials))
+                journal.write(_look(task, learner, materials))
                 learner.seconds += watch.lap()
-            checkpoint = learner.checkpoint()
-            checkpoint.facts["follows"] = materials.origin
-            writer.begin(partial(save_after_log, checkpoint, checkpoints, keep=NUM_CHECKPOINTS, log=log))
-    finally:
-        writer.close()
+            writer.save(learner.checkpoint(materials.origin))
 
 
 def _look(task: AnyTask, learner: Learner, materials: Materials) -> DevScores:
@@ -210,13 +196,14 @@ def _finish(
     materials: Materials,
     data: TaskData,
     run_dir: Path,
+    journal: Journal[Logged],
     *,
-    tell: Report,
+    report: Report,
     stop: threading.Event,
 ) -> bool:
     """Test the best weights, and save them; return False if ``stop`` came before that."""
     if learner.best is None:  # epochs were taken off the recipe up to here, and the first look with them
-        tell(_look(task, learner, materials))
+        journal.write(_look(task, learner, materials))
     best, recipe = learner.best, materials.columns.recipe
     assert best is not None
     learner.model.load_state_dict(best.weights)
@@ -229,7 +216,7 @@ def _finish(
                 f"{error}; what was learned is kept, and the same command goes on with the test"
             ) from error
         test_data = examples_fingerprint(task, examples, None)
-        if not _read_layers(task, materials, examples, report=tell, stop=stop):
+        if not _read_layers(task, materials, examples, report=report, stop=stop):
             return False
         test = evaluate(
             task,
@@ -242,7 +229,7 @@ def _finish(
         )
     finished = Finished(learner.step, best.step, best.scores, test, learner.seconds, recipe.training.seed)
     _save(task, materials, finished, best.weights, run_dir / MODEL)
-    tell(finished)
+    journal.write(finished)
     result = {"task": task.name, **asdict(finished), "test_data": test_data, "recipe": recipe.model_dump(mode="json")}
     write_json(run_dir / RESULT, result)
     return True

@@ -16,7 +16,7 @@ from elmokit.runs.seeds import seeded
 from elmokit.tasks.batches import choose_examples, count_tokens
 from elmokit.tasks.columns import ColumnMaker, InputVocab, learn_inputs, reads_elmo
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.resume_check import examples_fingerprint, run_origin
+from elmokit.tasks.resume_check import examples_fingerprint, resume_key
 from elmokit.tasks.state import UNTRAINED
 from elmokit.tasks.task import AnyTask
 from elmokit.weights.saved import SavedBiLM
@@ -86,7 +86,7 @@ def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_d
         "biLM": None if embedder is None else embedder.fingerprint(),
     }
     columns = ColumnMaker(recipe, vocab, vectors=vectors, layers=layers)
-    origin = run_origin(recipe, fingerprints)
+    origin = resume_key(recipe, fingerprints)
     return Materials(train, data.dev, labels, vocab, vectors, bilm, layers, columns, origin)
 
 

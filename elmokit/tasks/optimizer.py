@@ -6,17 +6,11 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from elmokit.errors import ConfigError
-from elmokit.runs.optimizers import OPTIMIZERS
+from elmokit.runs.optimizers import OPTIMIZERS, check_finite
 from elmokit.tasks.recipe import TrainingSettings
 
 DECAY, DECAY_STEPS = 0.999, 100  # Lee et al. 2017
 TOKENS = "tokens."  # how the names of a token encoder's parameters begin
-
-NOTHING_MORE = (
-    "so nothing can be learned from here on; begin a new run, in another folder, "
-    "with a lower training.learning_rate or training.clip_norm"
-)
 
 RHO = 0.95  # of Adadelta
 
@@ -44,8 +38,7 @@ class TaskOptimizer:
             weight.grad = pull if weight.grad is None else weight.grad.add_(pull)
         learning = [parameter for parameter in self._parameters.values() if parameter.grad is not None]
         norm = nn.utils.get_total_norm([parameter.grad for parameter in learning if parameter.grad is not None])
-        if not torch.isfinite(norm):
-            raise ConfigError(f"the gradient's norm is {float(norm)}, {NOTHING_MORE}")
+        check_finite("the gradient norm", float(norm))
         if settings.clip_norm is not None:
             nn.utils.clip_grads_with_norm_(learning, settings.clip_norm, norm)
         if settings.clip_value is not None:

@@ -61,11 +61,13 @@ class Finished:
     seed: int
 
 
-Entry = LayersRead | TaskPlan | TaskStep | DevScores | Finished
+Logged = TaskStep | DevScores | Finished
+"""Entries that are written to the log."""
+Entry = LayersRead | TaskPlan | Logged
 Report = Callable[[Entry], None]
 
 
-def curve_values(entry: Entry) -> dict[str, float]:
+def curve_values(entry: Logged) -> dict[str, float]:
     """What is drawn of an entry, by the names of the curves."""
     match entry:
         case TaskStep():
@@ -75,5 +77,3 @@ def curve_values(entry: Entry) -> dict[str, float]:
             return {f"dev/{name}": value for name, value in entry.scores.items()}
         case Finished():
             return {f"test/{name}": value for name, value in (entry.test or {}).items()}
-        case _:
-            return {}

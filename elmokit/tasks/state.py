@@ -1,6 +1,5 @@
 """A task run between two steps: the model, and everything that the next step follows from."""
 
-import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -8,10 +7,10 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from elmokit.errors import ConfigError
 from elmokit.runs.checkpoint import Checkpoint
+from elmokit.runs.optimizers import check_finite
 from elmokit.runs.seeds import seeded
-from elmokit.tasks.optimizer import NOTHING_MORE, MovingMean, TaskOptimizer, learning_rate
+from elmokit.tasks.optimizer import MovingMean, TaskOptimizer, learning_rate
 from elmokit.tasks.recipe import TrainingSettings
 from elmokit.tasks.task import Batch, TaskModel
 
@@ -76,8 +75,7 @@ class Learner:
         self._optimizer.clear()
         with seeded(self.settings.seed, DROPOUT, self.step):
             loss = model.loss(batch) + model.tokens.penalty()
-            if not math.isfinite(loss.item()):
-                raise ConfigError(f"the loss of step {self.step + 1} is {loss.item()}, {NOTHING_MORE}")
+            check_finite(f"the loss of step {self.step + 1}", loss.item())
             loss.backward()
         rate = learning_rate(self.settings, step=self.step, num_halvings=self.num_halvings)
         norm = self._optimizer.step(rate)
@@ -102,8 +100,8 @@ class Learner:
             self.num_halvings += 1
         return is_best
 
-    def checkpoint(self) -> Checkpoint:
-        """A copy of everything that the next step follows from."""
+    def checkpoint(self, resume_key: dict[str, Any]) -> Checkpoint:
+        """Return a copy of everything that the next step depends on."""
         tensors = {
             **{f"model/{name}": tensor for name, tensor in self.model.state_dict().items()},
             **{f"optimizer/{name}": tensor for name, tensor in self._optimizer.tensors().items()},
@@ -115,6 +113,7 @@ class Learner:
             "best": None if self.best is None else {"step": self.best.step, "scores": self.best.scores},
             "looks_since_best": self.looks_since_best,
             "num_halvings": self.num_halvings,
+            "follows": resume_key,
         }
         return Checkpoint(self.step, {name: tensor.detach().clone() for name, tensor in tensors.items()}, facts)
 

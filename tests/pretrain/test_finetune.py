@@ -239,7 +239,7 @@ def test_another_text_is_refused_and_the_work_goes_on(folder: Path, data: DataSe
     finetune(folder, data, tmp_path / "out", settings=settings, report=stop_after(0, stop), stop=stop)
     (tmp_path / "other.txt").write_text("another text\n")
     other = DataSettings(train=(str(tmp_path / "other.txt"),), tokenized=True)
-    with pytest.raises(ConfigError, match="another text"):
+    with pytest.raises(ConfigError, match="different text"):
         finetune(folder, other, tmp_path / "out", settings=settings)
     assert Corpus.open(tmp_path / "out.work" / "corpus").num_tokens == 125
     assert finetune(folder, data, tmp_path / "out", settings=settings).is_finished

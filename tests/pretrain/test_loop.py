@@ -9,7 +9,7 @@ from processes import run_alone, with_text
 from toy import toy_recipe
 
 from elmokit.errors import OutputError
-from elmokit.runs import log
+from elmokit.runs import saving
 from elmokit.runs.checkpoint import load_newest, save_checkpoint
 
 
@@ -26,8 +26,8 @@ def test_a_save_that_fails_ends_the_run_at_once_and_says_where_it_goes_on(
         save_checkpoint(checkpoint, folder, keep=keep)
         saved.append(checkpoint.step)
 
-    monkeypatch.setattr(log, "save_checkpoint", fail_later)
-    message = "No space left on device; free some space; the same command goes on from step-000000100"
+    monkeypatch.setattr(saving, "save_checkpoint", fail_later)
+    message = "No space left on device; free some space; the same command resumes from step-000000100"
     with pytest.raises(OutputError, match=message):
         run_alone(recipe, tmp_path / "run")
     assert saved == [100]
@@ -45,7 +45,7 @@ def test_without_any_checkpoint_a_failed_save_says_so(tmp_path: Path, monkeypatc
     def fail(*_args: Any, **_options: Any) -> None:
         raise OutputError("checkpoints: cannot be written: Read-only file system; write elsewhere")
 
-    monkeypatch.setattr(log, "save_checkpoint", fail)
+    monkeypatch.setattr(saving, "save_checkpoint", fail)
     recipe = with_text(toy_recipe(steps=30), tmp_path)
     with pytest.raises(OutputError, match="write elsewhere; no checkpoint was saved before"):
         run_alone(recipe, tmp_path / "run")

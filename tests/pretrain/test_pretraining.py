@@ -109,7 +109,7 @@ def everything(run_dir: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [("text", "another text"), ("vocabulary", "another vocabulary"), ("max_size", "another vocabulary")],
+    [("text", "different text"), ("vocabulary", "different vocabulary"), ("max_size", "different vocabulary")],
 )
 def test_a_refused_run_is_left_whole_and_can_go_on(tmp_path: Path, change: str, message: str) -> None:
     recipe, run_dir = with_text(toy_recipe(steps=10), tmp_path), tmp_path / "run"
@@ -149,7 +149,7 @@ def test_a_run_goes_on_without_the_text_that_it_was_prepared_from(folder: Path, 
         run_alone(recipe, folder / "new")
     for change in ({"train": ("other.txt",)}, {"heldout": ("other.txt",)}, {"tokenized": False}):
         other = longer.model_copy(update={"data": data.model_copy(update=change)})
-        with pytest.raises((InputError, ConfigError), match=r"other\.txt: no such file|another text"):
+        with pytest.raises((InputError, ConfigError), match=r"other\.txt: no such file|different text"):
             run_alone(other, folder / "run")
 
 
@@ -160,12 +160,12 @@ def test_one_of_several_texts_that_is_gone_is_no_hindrance(folder: Path) -> None
     run_alone(recipe, folder / "run")
     (folder / "more.txt").unlink()
     fewer = longer.model_copy(update={"data": data.model_copy(update={"train": ("toy.txt",)})})
-    with pytest.raises(ConfigError, match="another text"):
+    with pytest.raises(ConfigError, match="different text"):
         run_alone(fewer, folder / "run")
     with pytest.warns(ElmokitWarning, match=r"more\.txt is not there any more"):
         assert run_alone(longer, folder / "run") is not None
     (folder / "toy.txt").write_text("another text\n", "utf-8")
-    with pytest.raises(ConfigError, match="another text"):
+    with pytest.raises(ConfigError, match="different text"):
         run_alone(longer, folder / "run")
 
 

@@ -15,11 +15,13 @@ from toy import TEXT, toy_model, toy_recipe, toy_trainer
 
 from elmokit.errors import ConfigError, ElmokitWarning, OutputError
 from elmokit.pretrain.heldout import held_out_look
-from elmokit.pretrain.loop import CHECKPOINTS, LOG, train
+from elmokit.pretrain.loop import train
 from elmokit.pretrain.progress import HeldOut, LogLine, RunPlan
 from elmokit.pretrain.recipe import Recipe
+from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import Trainer, learning_rate, planned_steps
 from elmokit.runs.checkpoint import checkpoints, load_newest
+from elmokit.runs.layout import CHECKPOINTS, LOG
 from elmokit.runs.log import RunLog
 from elmokit.score.perplexity import measure
 
@@ -99,7 +101,7 @@ def test_a_damaged_newest_checkpoint_costs_steps_but_no_bit(tmp_path: Path) -> N
     newest = checkpoints(tmp_path / "broken" / CHECKPOINTS)[-1]
     (newest / "state.safetensors").write_bytes((newest / "state.safetensors").read_bytes()[:-9])
     plans: list[RunPlan] = []
-    with pytest.warns(ElmokitWarning, match="going on from the checkpoint before it"):
+    with pytest.warns(ElmokitWarning, match="resuming from the checkpoint before it"):
         resumed = run(
             tmp_path / "broken", recipe, report=lambda entry: isinstance(entry, RunPlan) and plans.append(entry)
         )
@@ -147,7 +149,7 @@ def test_another_recipe_is_refused_by_name(tmp_path: Path, change: dict[str, Any
 def test_another_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path, toy_recipe(steps=3))
     monkeypatch.setattr("toy.TEXT", TEXT + "one sentence more\n")
-    with pytest.raises(ConfigError, match="another text; another vocabulary"):
+    with pytest.raises(ConfigError, match="different text; different vocabulary"):
         run(tmp_path, toy_recipe(steps=5))
 
 
@@ -273,12 +275,14 @@ def test_a_run_from_before_a_setting_was_known_goes_on_with_its_default(tmp_path
     follows = checkpoint.facts["follows"]
     del follows["training"]["precision"], follows["training"]["seed"], follows["model"]["lstm"]["skip_connections"]
     del checkpoint.facts["best_text"]
-    toy_trainer(tmp_path, recipe).restore(checkpoint)
+    again = toy_trainer(tmp_path, recipe)
+    check_resume(follows, again.resume_key(), folder=tmp_path)
+    again.restore(checkpoint)
     with pytest.raises(ConfigError, match=r"\(training\.seed was 0, now 1\)"):
-        toy_trainer(tmp_path, toy_recipe(steps=3, seed=1)).restore(checkpoint)
-    follows["training"]["colour"] = "red"
-    with pytest.raises(ConfigError, match=r"another version of elmokit: training\.colour"):
-        toy_trainer(tmp_path, recipe).restore(checkpoint)
+        check_resume(follows, toy_trainer(tmp_path, toy_recipe(steps=3, seed=1)).resume_key(), folder=tmp_path)
+    follows["training"]["color"] = "red"
+    with pytest.raises(ConfigError, match=r"another version of elmokit: training\.color"):
+        check_resume(follows, again.resume_key(), folder=tmp_path)
 
 
 def test_the_precision_that_a_device_chose_is_part_of_the_run(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """Checkpoints: whole or not at all, and never fewer good ones than before."""
 
 import resource
-import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 import torch
 
 from elmokit.errors import ElmokitWarning, OutputError, WeightsError
-from elmokit.runs.checkpoint import Checkpoint, Writer, checkpoints, load_newest, save_checkpoint
+from elmokit.runs.checkpoint import Checkpoint, checkpoints, load_newest, save_checkpoint
 
 
 def make(step: int, size: int = 4) -> Checkpoint:
@@ -125,21 +123,3 @@ def test_a_half_deleted_old_one_does_no_harm(tmp_path: Path) -> None:
     assert load_newest(tmp_path).step == 2
     save(tmp_path, 3, keep=2)
     assert steps(tmp_path) == [2, 3]
-
-
-def test_the_writer_saves_in_order_while_others_go_on() -> None:
-    writer, may_end, done = Writer(), threading.Event(), []
-    writer.begin(lambda: (may_end.wait(10), done.append(1)))
-    assert done == []
-    may_end.set()
-    writer.begin(lambda: done.append(2))
-    writer.close()
-    assert done == [1, 2]
-
-
-def test_the_writer_raises_what_went_wrong_at_the_next_call(tmp_path: Path) -> None:
-    writer = Writer()
-    writer.begin(lambda: shutil.rmtree(tmp_path / "absent"))
-    with pytest.raises(FileNotFoundError):
-        writer.begin(lambda: None)
-    writer.close()

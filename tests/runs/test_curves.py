@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from elmokit.pretrain.progress import HeldOut, LogLine, RunPlan, curve_values
-from elmokit.runs import curves as run_curves
+from elmokit.pretrain.progress import HeldOut, LogLine, curve_values
+from elmokit.runs.curves import open_curves
 
 accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 
@@ -29,8 +29,8 @@ def log_line(step: int, *, sampled: bool) -> LogLine:
     )
 
 
-def write(folder: Path, *entries: LogLine | HeldOut | RunPlan) -> None:
-    with run_curves.curves(folder) as draw:
+def write(folder: Path, *entries: LogLine | HeldOut) -> None:
+    with open_curves(folder) as draw:
         for entry in entries:
             draw(entry.step, curve_values(entry))
 
@@ -58,7 +58,8 @@ def test_steps_that_are_done_again_are_drawn_once(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_before_there_is_a_curve(tmp_path: Path) -> None:
-    write(tmp_path / "none", RunPlan(0, 10, None, 0.0, 5, 5, None, 1))
+    with open_curves(tmp_path / "none") as add_values:
+        add_values(10, {})
     assert not (tmp_path / "none").exists()
 
 

@@ -285,7 +285,7 @@ def test_the_same_tokens_with_other_tags_are_other_data(tmp_path: Path) -> None:
     one = data.train[0]
     turned = replace(one, tags=one.tags[::-1])
     assert turned != one
-    with pytest.raises(ConfigError, match="another training data"):
+    with pytest.raises(ConfigError, match="different training data"):
         run(tmp_path / "run", recipe(epochs=2), data=replace(data, train=[turned, *data.train[1:]]))
 
 
@@ -340,9 +340,9 @@ def test_the_penalty_of_the_mixes_is_part_of_the_loss(tmp_path: Path, bilm: str)
     ("change", "message"),
     [
         ({"learning_rate": 0.5}, r"training\.learning_rate was 0\.02, now 0\.5"),
-        ({"model": {"hidden_dim": 9}}, r"model\.hidden_dim was None, now 9"),
-        ({"data": toy_data(61)}, "another training data"),
-        ({"dev": verses(3, seed=9)}, "another development data"),
+        ({"model": {"hidden_dim": 9}}, r"model\.hidden_dim was unset, now 9"),
+        ({"data": toy_data(61)}, "different training data"),
+        ({"dev": verses(3, seed=9)}, "different development data"),
     ],
 )
 def test_another_recipe_or_other_data_is_refused_and_the_run_can_go_on(tmp_path, change, message) -> None:
@@ -360,7 +360,7 @@ def test_another_bilm_or_other_vectors_are_refused(tmp_path: Path, bilm: str, ve
     asked = recipe(bilm=bilm, words=vectors)
     run(tmp_path / "run", asked, when=stopped_at(8))
     Path(vectors).write_text(Path(vectors).read_text("utf-8").replace("0.5", "0.6"), "utf-8")
-    with pytest.raises(ConfigError, match="another file of static vectors"):
+    with pytest.raises(ConfigError, match="different file of static vectors"):
         run(tmp_path / "run", asked)
     with pytest.raises(ConfigError, match=r"elmo\.untrained was False, now True"):
         run(tmp_path / "run", recipe(bilm=bilm, words=vectors, elmo={"untrained": True}))
@@ -423,7 +423,7 @@ def test_of_many_differences_some_are_told(tmp_path: Path) -> None:
         run(tmp_path / "run", asked)
     told = "training.batch_size was 8, now 4; training.learning_rate was 0.02, now 0.5; training.clip_norm was None"
     assert str(refused.value).startswith(
-        f"{tmp_path / 'run'}: the run there began otherwise ({told}, now 1.0; and 2 more)"
+        f"{tmp_path / 'run'}: the run in this folder was started with different settings ({told}, now 1.0; and 2 more)"
     )
 
 
