@@ -1,0 +1,121 @@
+"""Grammar of a language model by minimal pairs: which of two sentences is likelier (BLiMP, Warstadt et al. 2020).
+
+A pair is right if the grammatical sentence has the higher summed log-probability. A tie is wrong.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from elmokit.readers.blimp import MinimalPair
+from elmokit.score.scoring import SentenceScore
+
+Direction = Literal["forward", "backward", "both"]
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward", "both")
+
+# Overall accuracies of the corrected published results (models_summary.jsonl of the data's repository).
+PUBLISHED: Mapping[str, float] = {
+    "5-gram (3 billion words)": 61.2,
+    "LSTM (83 million words of Wikipedia)": 69.8,
+    "Transformer-XL (100 million words)": 69.6,
+    "GPT-2 (40 GB)": 83.0,
+}
+
+
+class SentenceScorer(Protocol):
+    """Source of log-probabilities, such as a `Scorer`."""
+
+    def iter_scores(self, sentences: Iterable[str]) -> Iterator[SentenceScore]:
+        """Yield the score of each sentence in order."""
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """Accuracy of one direction, as fractions from 0 to 1."""
+
+    overall: float
+    """Mean over paradigms."""
+    known: float
+    """Mean over paradigms, of the pairs whose differing words are all in the vocabulary."""
+    phenomena: Mapping[str, float]
+    paradigms: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class BlimpScores:
+    """Accuracy per direction, and how much of the data is out of vocabulary."""
+
+    by_direction: Mapping[Direction, PairScores]
+    num_pairs: int
+    unknown_pairs: float
+    """Share of pairs in which a word that differs is out of vocabulary."""
+    ties: float
+    """Share of pairs with equal log-probabilities in both sentences, forward. They count as wrong."""
+
+
+@dataclass(frozen=True)
+class _Judged:
+    pair: MinimalPair
+    margins: Mapping[Direction, float]
+    is_known: bool
+
+
+def score_blimp(
+    scorer: SentenceScorer, pairs: Sequence[MinimalPair], *, progress: Callable[[int], None] = lambda _: None
+) -> BlimpScores:
+    """Judge all pairs. ``progress`` is called with the number of pairs done."""
+    judged: list[_Judged] = []
+    texts = (text for pair in pairs for text in (pair.good, pair.bad))
+    scores = iter(scorer.iter_scores(texts))
+    for pair, good, bad in zip(pairs, scores, scores, strict=False):
+        judged.append(_Judged(pair, _margins(good, bad), _is_known(good, bad)))
+        progress(len(judged))
+    return BlimpScores(
+        {direction: _summarize(judged, direction) for direction in DIRECTIONS},
+        len(judged),
+        sum(not one.is_known for one in judged) / len(judged),
+        sum(one.margins["forward"] == 0 for one in judged) / len(judged),
+    )
+
+
+def _margins(good: SentenceScore, bad: SentenceScore) -> dict[Direction, float]:
+    forward, backward = good.forward_total - bad.forward_total, good.backward_total - bad.backward_total
+    return {"forward": forward, "backward": backward, "both": forward + backward}
+
+
+def _is_known(good: SentenceScore, bad: SentenceScore) -> bool:
+    """Return whether every word that stands in one sentence alone is in the vocabulary."""
+    words = [set(score.tokens) for score in (good, bad)]
+    for score, other in ((good, words[1]), (bad, words[0])):
+        if any(unknown and token not in other for token, unknown in zip(score.tokens, score.unknown, strict=True)):
+            return False
+    return True
+
+
+def _summarize(judged: Sequence[_Judged], direction: Direction) -> PairScores:
+    paradigms = _accuracy_by(judged, direction, lambda pair: pair.paradigm)
+    known = _accuracy_by([one for one in judged if one.is_known], direction, lambda pair: pair.paradigm)
+    phenomenon_of = {one.pair.paradigm: one.pair.phenomenon for one in judged}
+    phenomena: dict[str, list[float]] = {}
+    for paradigm, accuracy in paradigms.items():
+        phenomena.setdefault(phenomenon_of[paradigm], []).append(accuracy)
+    return PairScores(
+        overall=_mean(paradigms.values()),
+        known=_mean(known.values()),
+        phenomena={name: _mean(found) for name, found in sorted(phenomena.items())},
+        paradigms=paradigms,
+    )
+
+
+def _accuracy_by(
+    judged: Sequence[_Judged], direction: Direction, key: Callable[[MinimalPair], str]
+) -> dict[str, float]:
+    found: dict[str, list[bool]] = {}
+    for one in judged:
+        found.setdefault(key(one.pair), []).append(one.margins[direction] > 0)
+    return {name: _mean(rights) for name, rights in sorted(found.items())}
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else 0.0

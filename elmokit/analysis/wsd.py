@@ -1,0 +1,151 @@
+"""Word-sense disambiguation by the nearest sense, per layer (Peters et al. 2018, Table 5).
+
+A sense is the mean vector of the tokens that SemCor tags with it. A test token gets the sense of its lemma and part of
+speech whose vector is nearest by cosine; one that SemCor never tags gets WordNet's first sense. Every instance is
+answered, so that precision, recall, F1 and accuracy are one number.
+
+Shapes: L layers, T tokens, D width, S senses.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.errors import InputError
+from elmokit.readers.wsd import SenseInstance, SenseSentence
+
+Word = tuple[str, str]
+"""Lemma and part of speech."""
+Layers = NDArray[np.float32]
+Progress = Callable[[int], None]
+"""Called with the number of tokens that were read so far."""
+
+
+class LayerEncoder(Protocol):
+    """Source of layers for token sequences, such as an `Embedder`."""
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers per token."""
+
+    @property
+    def width(self) -> int:
+        """Width of a vector."""
+
+    def iter_layers(self, sentences: Iterable[Any], *, batch_size: int = 64) -> Iterator[Layers]:
+        """Yield the layers of each sentence in order, (L, T, D)."""
+
+
+@dataclass(frozen=True)
+class SenseScores:
+    """Share of correct answers, as fractions from 0 to 1."""
+
+    num_instances: int
+    first_sense: float
+    """Of WordNet's first sense, the baseline."""
+    layers: tuple[float, ...]
+    """Of each layer's vectors."""
+    num_unseen: int
+    """Instances whose word SemCor never tags: they are answered by the first sense."""
+
+
+class SenseVectors:
+    """Mean vector per sense and layer."""
+
+    def __init__(self, num_layers: int, width: int) -> None:
+        self._shape = num_layers, width
+        self._sums: dict[Word, dict[str, NDArray[np.float64]]] = defaultdict(dict)
+        self._units: dict[Word, tuple[list[str], NDArray[np.float64]]] = {}
+
+    def add(self, instance: SenseInstance, vector_LD: NDArray[np.floating[Any]]) -> None:
+        """Add a tagged token. An instance with several senses counts for each of them."""
+        word = instance.lemma, instance.pos
+        for sense in instance.senses:
+            total = self._sums[word].setdefault(sense, np.zeros(self._shape))
+            total += vector_LD
+        self._units.pop(word, None)
+
+    def nearest(self, word: Word, vector_LD: NDArray[np.floating[Any]]) -> list[str] | None:
+        """Return the nearest sense of a word per layer, or None for a word that was never added."""
+        if word not in self._sums:
+            return None
+        if word not in self._units:
+            senses = sorted(self._sums[word])  # so that equals are decided by name
+            self._units[word] = senses, _unit_length(np.stack([self._sums[word][sense] for sense in senses]))
+        senses, units_SLD = self._units[word]
+        cosines_SL = np.einsum("sld,ld->sl", units_SLD, vector_LD)
+        return [senses[index] for index in cosines_SL.argmax(axis=0)]
+
+
+def learn_senses(
+    encoder: LayerEncoder, sentences: Sequence[SenseSentence], *, progress: Progress = lambda _: None
+) -> SenseVectors:
+    """Return the mean vectors of all senses that training sentences are tagged with."""
+    found = SenseVectors(encoder.num_layers, encoder.width)
+    for instance, vector_LD in _instance_vectors(encoder, sentences, progress):
+        found.add(instance, vector_LD)
+    return found
+
+
+def score_senses(
+    encoder: LayerEncoder,
+    senses: SenseVectors,
+    first_senses: Mapping[Word, str],
+    sentences: Sequence[SenseSentence],
+    *,
+    multi_word: bool | None = None,
+    progress: Progress = lambda _: None,
+) -> SenseScores:
+    """Score every layer on a test set.
+
+    Args:
+        encoder: Source of the vectors; the one that `learn_senses` was called with.
+        senses: Vectors of the senses.
+        first_senses: WordNet's first sense per word (`elmokit.readers.wsd.read_sense_index`).
+        sentences: The test set.
+        multi_word: Score only instances of several tokens (True) or of one (False); None scores all.
+        progress: Called with the number of tokens that were read so far.
+    """
+    num_right = np.zeros(encoder.num_layers, dtype=np.int64)
+    num_instances = num_first = num_unseen = 0
+    for instance, vector_LD in _instance_vectors(encoder, sentences, progress):
+        if multi_word is not None and multi_word != (instance.end - instance.start > 1):
+            continue
+        word = instance.lemma, instance.pos
+        first = first_senses.get(word)
+        answers: list[str | None] = [*(senses.nearest(word, vector_LD) or [])]
+        if not answers:
+            answers = [first] * encoder.num_layers
+            num_unseen += 1
+        num_right += [answer in instance.senses for answer in answers]
+        num_first += first in instance.senses
+        num_instances += 1
+    if not num_instances:
+        raise InputError("no instance to score; expected a test set with tagged words")
+    return SenseScores(
+        num_instances, num_first / num_instances, tuple((num_right / num_instances).tolist()), num_unseen
+    )
+
+
+def _instance_vectors(
+    encoder: LayerEncoder, sentences: Sequence[SenseSentence], progress: Progress
+) -> Iterator[tuple[SenseInstance, NDArray[np.float64]]]:
+    """Yield every instance with its vector per layer; several tokens are one vector, their mean."""
+    tagged = [sentence for sentence in sentences if sentence.instances]
+    num_tokens = 0
+    all_layers = encoder.iter_layers(sentence.tokens for sentence in tagged)
+    for sentence, layers_LTD in zip(tagged, all_layers, strict=True):
+        for instance in sentence.instances:
+            yield instance, layers_LTD[:, instance.start : instance.end].mean(axis=1, dtype=np.float64)
+        num_tokens += len(sentence.tokens)
+        progress(num_tokens)
+
+
+def _unit_length(vectors_SLD: NDArray[np.float64]) -> NDArray[np.float64]:
+    norms = np.linalg.norm(vectors_SLD, axis=2, keepdims=True)
+    units: NDArray[np.float64] = vectors_SLD / np.where(norms > 0, norms, 1.0)
+    return units
