@@ -9,6 +9,7 @@ Shapes: B sentences, T tokens, C character ids a word, L layers, D width, S any 
 # ruff: noqa: FBT001, FBT002 - positional flags are AllenNLP's signatures.
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -24,7 +25,7 @@ from elmokit.embed.elmo import drop_boundaries, read_layers
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layers, Vectors, pick_layers
 from elmokit.embed.state import StartStates, State
-from elmokit.errors import InputError, WeightsError
+from elmokit.errors import ElmokitWarning, InputError, WeightsError
 from elmokit.integrations.allennlp_weights import rename_allennlp_weights
 from elmokit.model import scalar_mix
 from elmokit.model.bilm import BiLM, BiLMState
@@ -98,8 +99,9 @@ class Elmo(nn.Module):
     """A biLM, run once, and ``num_output_representations`` mixes of its layers.
 
     Dropout is on until ``eval()``. ``scalar_mix_parameters`` are weights before the softmax, and stay as given.
-    ``vocab_to_cache`` changes nothing: every distinct word of a batch is encoded once anyway. ``module`` is a
-    `BiLM` to use in place of the two files. Weights saved by AllenNLP load with ``load_state_dict``.
+    ``vocab_to_cache`` lists the words that ``word_inputs`` refers to. It saves no time: every distinct word of a
+    batch is encoded once anyway. ``module`` is a `BiLM` to use in place of the two files. Weights saved by AllenNLP
+    load with ``load_state_dict``.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class Elmo(nn.Module):
         requires_grad: bool = False,
         do_layer_norm: bool = False,
         dropout: float = 0.5,
-        vocab_to_cache: Sequence[str] | None = None,  # noqa: ARG002
+        vocab_to_cache: Sequence[str] | None = None,
         keep_sentence_boundaries: bool = False,
         scalar_mix_parameters: Sequence[float] | None = None,
         module: BiLM | None = None,
@@ -126,6 +128,9 @@ class Elmo(nn.Module):
         self._dropout = nn.Dropout(dropout)
         self._states = StartStates(state, warm=warm)
         self._num_mixes = num_output_representations
+        self._cached_char_ids: Tensor | None  # (vocab_to_cache, C)
+        cached = batch_to_ids([vocab_to_cache])[0].to(torch.int16) if vocab_to_cache else None
+        self.register_buffer("_cached_char_ids", cached, persistent=False)
         for k in range(num_output_representations):
             mix = ScalarMix(
                 bilm.config.num_layers, do_layer_norm, scalar_mix_parameters, trainable=scalar_mix_parameters is None
@@ -142,8 +147,14 @@ class Elmo(nn.Module):
         self._states.reset()
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> ElmoRepresentations:
-        """Mix the layers of sentences given as character ids, (*S, T, C), without boundary tokens."""
-        del word_inputs  # ids of a cache of words; every distinct word is encoded once without it
+        """Mix the layers of sentences given as character ids, (*S, T, C), without boundary tokens.
+
+        With ``vocab_to_cache`` the sentences are taken from ``word_inputs``, (*S, T), if it is given: ids of these
+        words. As in AllenNLP id 0 is padding, whatever word stands there, and a batch with an id outside the
+        vocabulary is read from ``inputs``.
+        """
+        if word_inputs is not None:
+            inputs = self._choose_inputs(inputs, word_inputs)
         _check_inputs(inputs)
         padded = read_layers(self.bilm, inputs.reshape(-1, *inputs.shape[-2:]), self._states)
         mixed, mask_BT = [], padded.mask_BT
@@ -157,6 +168,31 @@ class Elmo(nn.Module):
             "elmo_representations": [self._dropout(part).reshape(*leading, *part.shape[1:]) for part in mixed],
             "mask": mask_BT.reshape(*leading, -1),
         }
+
+    def _choose_inputs(self, inputs: Tensor, word_inputs: Tensor) -> Tensor:
+        """Return the character ids of the words in ``word_inputs``, or ``inputs`` if these words are not cached."""
+        cached_VC = self._cached_char_ids
+        if cached_VC is None:
+            warnings.warn(
+                "word_inputs is ignored, because vocab_to_cache is not given; the words are read from inputs",
+                ElmokitWarning,
+                stacklevel=3,
+            )
+            return inputs
+        if word_inputs.ndim < 2 or word_inputs.is_floating_point():
+            raise InputError(
+                f"word_inputs is {word_inputs.dtype} of shape {tuple(word_inputs.shape)}; "
+                "expected integers (sentences, tokens), ids of words in vocab_to_cache"
+            )
+        known = (word_inputs >= 0) & (word_inputs < len(cached_VC))
+        if bool(known.all()):
+            return cached_VC[word_inputs].long() * (word_inputs > 0)[..., None]
+        if not bool(inputs.any()):
+            raise InputError(
+                f"word_inputs has the id {int(word_inputs[~known][0])}; expected 0 to {len(cached_VC) - 1}, since "
+                f"vocab_to_cache has {len(cached_VC)} words. To read words outside it, pass their characters as inputs"
+            )
+        return inputs
 
 
 class ElmoTokenEmbedder(nn.Module):

@@ -15,7 +15,7 @@ from published import PublishedModel
 from torch import nn
 
 from elmokit.embed.elmo import Elmo as NativeElmo
-from elmokit.errors import InputError, OutputError, WeightsError
+from elmokit.errors import ElmokitWarning, InputError, OutputError, WeightsError
 from elmokit.integrations.allennlp import Elmo, ElmoEmbedder, ElmoTokenEmbedder, ScalarMix, batch_to_ids
 from elmokit.weights.source import build_bilm, load_saved
 
@@ -159,6 +159,62 @@ def test_a_cached_vocabulary_changes_no_number(published_model: PublishedModel, 
     cached = Elmo(*published_model.pair, 1, dropout=0.0, vocab_to_cache=["bank", "play"])
     ids = batch_to_ids(SENTENCES)
     assert torch.equal(cached(ids)["elmo_representations"][0], elmo(ids)["elmo_representations"][0])
+
+
+CACHED = ["@@PADDING@@", "bank", "play", "Straße", "closed"]
+
+
+@pytest.fixture
+def cached(published_model: PublishedModel) -> Elmo:
+    return Elmo(*published_model.pair, 1, dropout=0.0, vocab_to_cache=CACHED, state="reset")
+
+
+def test_word_inputs_name_the_words_of_a_cached_vocabulary(cached: Elmo) -> None:
+    word_ids = torch.tensor([[2, 1, 4], [3, 0, 0]])
+    found = cached(torch.zeros(2, 3, 50, dtype=torch.long), word_inputs=word_ids)
+    expected = cached(batch_to_ids([["play", "bank", "closed"], ["Straße"]]))
+    assert torch.equal(found["elmo_representations"][0], expected["elmo_representations"][0])
+    assert found["mask"].tolist() == [[True, True, True], [True, False, False]]
+    assert found["elmo_representations"][0].abs().sum() > 1
+
+
+def test_word_inputs_win_over_the_characters_and_give_the_shape(cached: Elmo) -> None:
+    word_ids = torch.tensor([[[2, 1]], [[3, 0]]])
+    found = cached(batch_to_ids([["other", "words", "here"]]), word_inputs=word_ids)
+    expected = cached(batch_to_ids([["play", "bank"], ["Straße"]]))["elmo_representations"][0]
+    assert torch.equal(found["elmo_representations"][0], expected[:, None])
+    assert found["mask"].shape == (2, 1, 2)
+
+
+def test_word_inputs_outside_the_vocabulary_are_read_from_the_characters(cached: Elmo) -> None:
+    ids = batch_to_ids([["other", "words"]])
+    found = cached(ids, word_inputs=torch.tensor([[5, 1]]))["elmo_representations"][0]
+    assert torch.equal(found, cached(ids)["elmo_representations"][0])
+    with pytest.raises(InputError, match="the id 5; expected 0 to 4"):
+        cached(torch.zeros_like(ids), word_inputs=torch.tensor([[5, 1]]))
+    with pytest.raises(InputError, match=r"shape \(2,\)"):
+        cached(ids, word_inputs=torch.tensor([1, 2]))
+
+
+def test_word_inputs_without_a_cached_vocabulary_are_ignored_with_a_warning(elmo: Elmo) -> None:
+    ids = batch_to_ids(SENTENCES)
+    elmo.reset_state()
+    expected = elmo(ids)["elmo_representations"][0]
+    elmo.reset_state()
+    with pytest.warns(ElmokitWarning, match="vocab_to_cache is not given"):
+        found = elmo(ids, word_inputs=torch.ones(ids.shape[:2], dtype=torch.long))["elmo_representations"][0]
+    assert torch.equal(found, expected)
+
+
+def test_a_cached_vocabulary_is_no_part_of_the_saved_weights(cached: Elmo, published_model: PublishedModel) -> None:
+    assert cached.state_dict().keys() == Elmo(*published_model.pair, 1).state_dict().keys()
+
+
+def test_the_token_embedder_reads_word_inputs(published_model: PublishedModel, cached: Elmo) -> None:
+    embedder = ElmoTokenEmbedder(*published_model.pair, dropout=0.0, vocab_to_cache=CACHED, state="reset")
+    word_ids, dummy = torch.tensor([[2, 1]]), torch.zeros(1, 2, 50, dtype=torch.long)
+    expected = cached(batch_to_ids([["play", "bank"]]))["elmo_representations"][0]
+    assert torch.equal(embedder(dummy, word_ids), expected)
 
 
 def test_a_bilm_can_be_given_in_place_of_files(published_model: PublishedModel, elmo: Elmo) -> None:
@@ -349,13 +405,6 @@ def test_files_that_are_not_there_give_one_clear_error(
     mixes = (1,) if make is Elmo else ()
     with pytest.raises(WeightsError, match=message):
         make(options_file, weight_file, *mixes)
-
-
-def test_ids_of_a_cache_of_words_change_nothing(published_model: PublishedModel) -> None:
-    elmo = Elmo(*published_model.pair, 1, dropout=0, state="reset")
-    ids = batch_to_ids(SENTENCES)
-    given, alone = (elmo(ids, *words)["elmo_representations"][0] for words in ((torch.ones(3, 4),), ()))
-    assert torch.equal(given, alone)
 
 
 @pytest.mark.parametrize(
