@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import run_page
 from published import make_published
 from terminal import run_on_terminal
 from toy import TEXT
@@ -24,7 +23,6 @@ from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.readers.conllu import read_conllu
 
 SENTENCES = [line.split() for line in TEXT.splitlines()]
-PAGE = Path(__file__).parents[2] / "docs" / "analysis.md"
 GLOVE = ["river", "bank", "fish", "boat"]
 
 
@@ -267,9 +265,3 @@ def test_help_loads_nothing_heavy():
     code = f"import sys; from elmokit import cli; cli.run(['neighbors', '--help']); print({loaded})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines()[-1] == "[]"
-
-
-@pytest.mark.slow
-def test_the_page_runs():
-    make_published(Path("my-model"), dim=8, projection_dim=4)
-    assert run_page(PAGE.read_text(encoding="utf-8")) == 3

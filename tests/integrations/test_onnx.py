@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from pages import run_page
 from parity_cases import SENTENCES, VARIANTS, largest_gap
 from published import PublishedModel, make_published
 
@@ -34,7 +33,6 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not ins
 pytestmark = pytest.mark.filterwarnings("ignore:.*(was|were) cut")
 
 TOLERANCE = 1e-5
-DEPLOYING = Path(__file__).parents[2] / "docs" / "deploying.md"
 
 
 class Session:
@@ -205,11 +203,3 @@ def test_the_command_exports_checks_and_replaces_nothing_unasked(
     assert cli.run(arguments) == 1
     assert "model.onnx: exists" in capfd.readouterr().err
     assert cli.run([*arguments, "--force"]) == 0
-
-
-@pytest.mark.slow
-def test_the_page_on_deploying_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    # Of the published width, so that the page shows the shapes that its readers get.
-    make_published(Path("elmo"), dim=520, projection_dim=512, filters=((1, 256), (2, 512)), n_highway=1)
-    assert run_page(DEPLOYING.read_text(encoding="utf-8")) == 3
