@@ -56,18 +56,18 @@ def _read_given(task: AnyTask, train: Path, dev: Path, test: Path) -> TaskData:
 
 
 def _divide_entities(task: AnyTask, path: Path) -> TaskData:
-    sentences: list[TaggedSentence] = task.read(path, True)  # noqa: FBT003
+    sentences: list[TaggedSentence] = task.read_training(path)
     parts = split_by_document(sentences, lambda one: one.document, held_out=20, between="-DOCSTART-")
     return TaskData(parts.train, parts.dev, lambda: parts.test)
 
 
 def _divide_questions(task: AnyTask, train: Path, test: Path) -> TaskData:
-    learned_from, dev = hold_out_contexts(task.read(train, True))  # noqa: FBT003
-    return TaskData(learned_from, dev, partial(task.read, test, False))  # noqa: FBT003
+    learned_from, dev = hold_out_contexts(task.read_training(train))
+    return TaskData(learned_from, dev, partial(task.read, test))
 
 
 def _divide_documents(task: AnyTask, path: Path) -> TaskData:
-    documents: list[Document] = task.read(path, True)  # noqa: FBT003
+    documents: list[Document] = task.read_training(path)
     parts = split_by_document(documents, lambda one: one.name, held_out=10, between="#begin document")
     return TaskData(parts.train, parts.dev, lambda: parts.test)
 

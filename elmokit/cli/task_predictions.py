@@ -22,21 +22,11 @@ from elmokit.text.lines import STDIN, Line
 from elmokit.text.tokens import TextRules
 
 AT_ONCE = 256  # examples: enough to make good batches, few enough to be seen soon
-BY_PARAGRAPH = {"coref"}  # the tasks of which a line alone is no example
-TEXT = {
-    "coref": "running text, an empty line between documents",
-    "ner": "a sentence a line",
-    "snli": "a premise, a tab and a hypothesis a line",
-    "squad": "a paragraph, a tab and a question a line",
-    "srl": "a sentence a line, with stars around each predicate, as in: She *sold* it .",
-    "sst": "a sentence a line",
-}
-"""What each task reads, in words."""
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """An example, and the number of its line, from 0 over all inputs."""
+class NumberedExample:
+    """Example with the index of its line, counted from 0 over all inputs."""
 
     line: int
     example: Any
@@ -48,34 +38,32 @@ def load_models(task_name: str, folders: Sequence[Path]) -> list[LoadedTask]:
     return [load_task_model(folder, expected_task=task, shared=shared) for folder in folders]
 
 
-def read_asked(
-    task: AnyTask, lines: Iterable[Line], rules: TextRules, *, refuse: Callable[[InputError], None] | None = None
-) -> Iterator[Asked]:
-    """The examples of text, blank lines left out; a line that cannot be read is told with its file and number.
+def read_examples(
+    task: AnyTask, lines: Iterable[Line], rules: TextRules, *, on_error: Callable[[InputError], None] | None = None
+) -> Iterator[NumberedExample]:
+    """Yield the examples of text; blank lines are skipped.
 
-    Whoever types can mend it at once: with ``refuse``, which is told, the next line is read.
+    An error names the file and the line. With ``on_error``, which receives it, reading continues with the next line.
     """
-    for unit in _units(lines, by_paragraph=task.name in BY_PARAGRAPH):
+    for unit in _units(lines, by_paragraph=task.reads_paragraphs):
         try:
             examples = _read_unit(task, [line for _, line in unit], rules)
         except InputError as error:
-            if refuse is None:
+            if on_error is None:
                 raise
-            refuse(error)
+            on_error(error)
             continue
         for example in examples:
-            yield Asked(unit[0][0], example)
+            yield NumberedExample(unit[0][0], example)
 
 
 def _read_unit(task: AnyTask, lines: Sequence[Line], rules: TextRules) -> list[Any]:
     first = lines[0]
     place = f"{shown_path(first.path)}, line {first.number}"
     try:
-        examples = list(task.read_text([line.text for line in lines], rules))
+        examples = task.read_text("\n".join(line.text for line in lines), rules)
     except InputError as error:
-        told = str(error)  # it counts from the first of the lines that it was given
-        told = told.removeprefix("line 1") if told.startswith("line 1") else f": {told}"
-        raise InputError(f"{place}{told}") from error
+        raise InputError(f"{place}: {error}") from error
     if any(not tokens for example in examples for column in task.sequences(example) for tokens in column):
         raise InputError(f"{place}: no words in {first.text[:80]!r}; leave the line out")
     return examples
@@ -86,26 +74,30 @@ def shown_path(path: str) -> str:
     return "standard input" if path == STDIN else path
 
 
-def show(task: AnyTask, asked: Asked, prediction: Any, *, as_json: bool) -> None:
+def show(task: AnyTask, numbered: NumberedExample, prediction: Any, *, as_json: bool) -> None:
     """Print a prediction."""
     if as_json:
-        said = {"line": asked.line, **task.to_json(asked.example, prediction)}
+        said = {"line": numbered.line, **task.to_json(numbered.example, prediction)}
         for name in said.keys() & {"id", "document"}:  # of typed text the line is all the name there is
             del said[name]
         typer.echo(json.dumps(said, ensure_ascii=False))
         return
-    shown = task.show(asked.example, prediction)
+    shown = task.show(numbered.example, prediction)
     if sys.stdout.isatty():  # without what would move the cursor or change the terminal
         shown = "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in shown)
-    typer.echo(f"{shown}\n" if task.name in BY_PARAGRAPH else shown)
+    typer.echo(f"{shown}\n" if task.reads_paragraphs else shown)
 
 
 def answer(
-    models: Sequence[LoadedTask], asked: Iterable[Asked], *, at_once: int = AT_ONCE, count: Callable[[int], None]
-) -> Iterator[tuple[Asked, Any]]:
-    """Yield every example with the models' prediction; ``count`` hears how many are done."""
+    models: Sequence[LoadedTask],
+    examples: Iterable[NumberedExample],
+    *,
+    at_once: int = AT_ONCE,
+    count: Callable[[int], None],
+) -> Iterator[tuple[NumberedExample, Any]]:
+    """Yield every example with the models' prediction; call ``count`` with the number done."""
     done = 0
-    for window in windows(asked, at_once):
+    for window in windows(examples, at_once):
         yield from zip(window, _decide(models, [one.example for one in window]), strict=True)
         done += len(window)
         count(done)

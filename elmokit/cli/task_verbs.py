@@ -5,7 +5,7 @@ import sys
 import threading
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from elmokit.cli.system import keep_memory
 from elmokit.cli.task_display import print_scores, task_run_shown
 from elmokit.cli.text_options import Language
 from elmokit.errors import ConfigError, InputError
+from elmokit.tasks.names import TASKS
 from elmokit.weights.bundled import EN_SMALL
 
 if TYPE_CHECKING:
@@ -24,19 +25,22 @@ if TYPE_CHECKING:
     from elmokit.tasks.recipe import TaskRecipe
 
 NONE = "none"
-TaskName = Literal["coref", "ner", "snli", "squad", "srl", "sst"]
-AskedTask = Annotated[TaskName, typer.Argument(metavar="TASK", help="Which of the six tasks.")]
+
+
+def _known_task(name: str) -> str:
+    if name not in TASKS:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, TASKS))}.")
+    return name
+
+
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(TASKS)}.", parser=_known_task)]
 MODEL_HELP = "The folder of a task model, as `task train` makes it."
 ENSEMBLE_HELP = "Another model of the task, to decide together; can be given several times."
 
-TRAIN_EPILOG = """\b
-What the files are, also .gz and .xz
-  ner    CoNLL-2003's columns: a token a line, its tag (BIO, IOB1) last
-  sst    the trees of the Stanford Sentiment Treebank
-  snli   SNLI's JSON lines
-  squad  SQuAD 1.1's JSON
-  srl    CoNLL-2012's columns with roles
-  coref  CoNLL-2012's columns with coreference; a folder or archive of them
+WIDEST_NAME = max(map(len, TASKS))
+TRAIN_EPILOG = f"""\b
+Formats of the files, also .gz and .xz
+{chr(10).join(f"  {name:{WIDEST_NAME}}  {info.files}" for name, info in TASKS.items())}
 
 \b
 Examples
@@ -47,15 +51,11 @@ Examples
 
 Ctrl-C finishes the step, saves and ends; the same command goes on from there. A second Ctrl-C ends at once."""
 
-PREDICT_EPILOG = """\b
-What a line of text is
-  ner, sst  a sentence
-  snli      a premise, a tab, a hypothesis
-  squad     a paragraph, a tab, a question
-  srl       a sentence with stars around each predicate: She *sold* it .
-  coref     a piece of a document; an empty line begins another
+PREDICT_EPILOG = f"""\b
+A line of text is
+{chr(10).join(f"  {name:{WIDEST_NAME}}  {info.line}" for name, info in TASKS.items())}
 
-With --json every prediction is an object. Its "line" is that of the text, counted from 0 over all inputs."""
+With --json every prediction is one object. Its "line" is the line of the text, counted from 0 over all inputs."""
 
 task = sub_app("Train and use models of the paper's six tasks.")
 app.add_typer(task, name="task")
@@ -63,7 +63,7 @@ app.add_typer(task, name="task")
 
 @verb(task, epilog=TRAIN_EPILOG)
 def train(
-    name: AskedTask,
+    name: TaskName,
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Values in place of the recipe's.")
     ] = None,
@@ -124,7 +124,7 @@ def train(
 
 @verb(task)
 def evaluate(
-    name: AskedTask,
+    name: TaskName,
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled data, as `task train` reads it.")],
     *,
@@ -132,20 +132,20 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score a model's predictions on labelled data."""
-    from elmokit.cli.task_predictions import Asked, answer, count_shown, load_models
+    from elmokit.cli.task_predictions import NumberedExample, answer, count_shown, load_models
     from elmokit.tasks.evaluation import warn_of_unknown_labels
 
     models = load_models(name, [model, *(ensemble or [])])
     first = models[0]
     try:
-        examples = first.task.read(file, False)  # noqa: FBT003
+        examples = first.task.read(file)
     except InputError as error:  # it may be of another task's format
         raise InputError(f"{error} (read as data of the task {name})") from error
     if not examples:
         raise InputError(f"{file}: no examples in it; expected data of the task {name}")
     warn_of_unknown_labels(first.task, first.labels, examples, source=str(file))
     with count_shown(total=len(examples)) as count:
-        answered = answer(models, (Asked(*numbered) for numbered in enumerate(examples)), count=count)
+        answered = answer(models, (NumberedExample(*numbered) for numbered in enumerate(examples)), count=count)
         scores = first.task.score(examples, [prediction for _, prediction in answered])
     if as_json:
         typer.echo(json.dumps({"task": name, "num_examples": len(examples), **scores}))
@@ -155,7 +155,7 @@ def evaluate(
 
 @verb(task, epilog=PREDICT_EPILOG)
 def predict(
-    name: AskedTask,
+    name: TaskName,
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     files: Annotated[
         list[str] | None,
@@ -172,11 +172,10 @@ def predict(
     """Say what a model makes of text."""
     from elmokit.cli.task_predictions import (
         AT_ONCE,
-        TEXT,
         answer,
         count_shown,
         load_models,
-        read_asked,
+        read_examples,
         show,
         shown_path,
     )
@@ -186,7 +185,7 @@ def predict(
     paths = find_inputs(files or [STDIN])
     lines = read_lines(paths)  # looks for the files before the models are loaded
     models = load_models(name, [model, *(ensemble or [])])
-    task, expected = models[0].task, TEXT[name]
+    task, expected = models[0].task, TASKS[name].prompt
     rules = TextRules(tokenized=tokenized, language=language)
     is_typed = STDIN in paths and sys.stdin.isatty()
     if is_typed:
@@ -194,9 +193,9 @@ def predict(
     # Who types sentences wants each answered, and who sees the answers needs no count of them.
     with nullcontext(_ignore) if sys.stdout.isatty() else count_shown(total=None) as count:
         num_shown = 0
-        examples = read_asked(task, lines, rules, refuse=(lambda error: say(str(error))) if is_typed else None)
-        for asked, prediction in answer(models, examples, at_once=1 if is_typed else AT_ONCE, count=count):
-            show(task, asked, prediction, as_json=as_json)
+        examples = read_examples(task, lines, rules, on_error=(lambda error: say(str(error))) if is_typed else None)
+        for example, prediction in answer(models, examples, at_once=1 if is_typed else AT_ONCE, count=count):
+            show(task, example, prediction, as_json=as_json)
             num_shown += 1
     if not (num_shown or is_typed):
         raise InputError(f"no text in {', '.join(map(shown_path, paths))}; expected {expected}")

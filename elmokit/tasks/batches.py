@@ -56,8 +56,6 @@ class TrainingBatches:
 
     def _visit(self, index: int, epoch: int) -> Any:
         example = self._examples[index]
-        if self._task.vary is None:
-            return example
         return self._task.vary(example, np.random.default_rng((self._seed, VARIATION, epoch, index)))
 
 
@@ -72,7 +70,7 @@ def make_batch(
     """Put examples side by side."""
     by_column = zip(*(task.sequences(example) for example in examples), strict=True)
     made = tuple(columns.make([tokens for part in parts for tokens in part]) for parts in by_column)
-    return Batch(made, task.collate(examples, labels, with_labels))
+    return Batch(made, task.collate(examples, labels, labeled=with_labels))
 
 
 def count_tokens(task: AnyTask, examples: Sequence[Any], *, source: str) -> list[int]:

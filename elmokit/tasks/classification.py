@@ -1,4 +1,4 @@
-"""What the tasks share that give an example one of a few classes.
+"""Shared code of the tasks that assign one of a few classes to an example.
 
 Shapes: B examples, K classes.
 """
@@ -15,33 +15,33 @@ from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
 
 Distribution = np.ndarray[Any, Any]
-"""(K,), the probability of every class: what a model believes of an example. It has no padding to be cut off."""
+"""(K,), the probability of every class: the output of a classifier for one example."""
 
 
-class Labelled(Protocol):
-    """An example of such a task."""
+class Labeled(Protocol):
+    """Example of a classification task."""
 
     @property
     def label(self) -> str | None:
-        """The name of its class; None if it is not known."""
+        """Name of its class; None if unlabeled."""
 
 
 class ClassLabels(FrozenConfig):
-    """The names of the classes."""
+    """Names of the classes."""
 
     classes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ClassTarget:
-    """The numbers of the classes; None where they are not asked for."""
+    """Indices of the classes; None without labels."""
 
     classes_B: Tensor | None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The likeliest class, and how likely each is."""
+    """Most probable class, and the probability of each."""
 
     label: str
     probabilities: dict[str, float]
@@ -50,48 +50,45 @@ class Choice:
         return f"{self.label} ({self.probabilities[self.label]:.0%})"
 
 
-def list_classes(examples: Sequence[Labelled], *, order: Sequence[str]) -> ClassLabels:
-    """The classes that occur, in their natural order."""
+def list_classes(examples: Sequence[Labeled], *, order: Sequence[str]) -> ClassLabels:
+    """Return the classes that occur, in their natural order."""
     found = {example.label for example in examples}
     return ClassLabels(classes=tuple(name for name in order if name in found))
 
 
-def number_classes(examples: Sequence[Labelled], known: ClassLabels, labelled: bool) -> ClassTarget:  # noqa: FBT001
-    """The classes of a batch as numbers, if they are asked for; one that the model does not learn is refused."""
-    if not labelled:
-        return ClassTarget(None)
+def number_classes(examples: Sequence[Labeled], known: ClassLabels) -> ClassTarget:
+    """Return the class indices of a batch; reject classes that the label space does not have."""
     number = {name: index for index, name in enumerate(known.classes)}
     labels = [example.label for example in examples]
     for label in labels:
         if label is None:
-            raise InputError(f"an example has no label, but must have one of {', '.join(number)}; leave it out")
+            raise InputError(f"an example has no label; expected one of {', '.join(number)}; leave the example out")
         if label not in number:
-            raise InputError(f"the label {label!r} is not one that the model learns; it knows {', '.join(number)}")
+            raise InputError(f"the label {label!r} is not in the training data; known: {', '.join(number)}")
     return ClassTarget(torch.tensor([number[label] for label in labels if label is not None]))
 
 
-def unknown_classes(examples: Sequence[Labelled], known: ClassLabels) -> set[str]:
-    """Labels that are none of the classes: the training data has no example of them."""
+def unknown_classes(examples: Sequence[Labeled], known: ClassLabels) -> set[str]:
+    """Return the labels that are not among the classes."""
     return {example.label for example in examples if example.label is not None} - set(known.classes)
 
 
 def distributions(logits_BK: Tensor) -> list[Distribution]:
-    """Every example's distribution over the classes."""
+    """Return the distribution over the classes of every example."""
     return list(logits_BK.softmax(dim=1).cpu().numpy())
 
 
-def choose(belief: Distribution, example: Labelled, known: ClassLabels) -> Choice:
-    """Decide for the likeliest class; of equals, the first."""
-    del example
-    probabilities = dict(zip(known.classes, belief.tolist(), strict=True))
-    return Choice(known.classes[int(belief.argmax())], probabilities)
+def choose(output: Distribution, known: ClassLabels) -> Choice:
+    """Return the most probable class; the first of equals."""
+    probabilities = dict(zip(known.classes, output.tolist(), strict=True))
+    return Choice(known.classes[int(output.argmax())], probabilities)
 
 
-def accuracy(examples: Sequence[Labelled], choices: Sequence[Choice]) -> dict[str, float]:
-    """The share of examples with the right class."""
+def accuracy(examples: Sequence[Labeled], choices: Sequence[Choice]) -> dict[str, float]:
+    """Return the share of examples with the right class."""
     labels = [example.label for example in examples]
     if not labels or None in labels:
         found = "no examples" if not labels else f"{labels.count(None):,} of {len(labels):,} examples without a label"
-        raise InputError(f"{found} to score a model on; give examples with labels")
+        raise InputError(f"{found} to score a model on; give labeled examples")
     right = sum(choice.label == label for label, choice in zip(labels, choices, strict=True))
     return {"accuracy": right / len(labels)}

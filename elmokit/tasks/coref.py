@@ -23,13 +23,14 @@ from elmokit.metrics.coref import score_coref
 from elmokit.nn.basic import Dropout
 from elmokit.nn.coupled_lstm import CoupledBiLSTM
 from elmokit.readers.conll2012 import Document, Mention
-from elmokit.tasks.coref_beliefs import CorefBelief, combine, decode
-from elmokit.tasks.coref_documents import Clusters, choose_window, genre, read_documents, read_text_documents
+from elmokit.tasks.coref_clusters import CorefOutput, link_mentions, mean_output
+from elmokit.tasks.coref_documents import Clusters, choose_window, genre, make_document, read_documents
 from elmokit.tasks.coref_pairs import PairScorer
 from elmokit.tasks.coref_spans import KeptSpans, SpanScorer
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.recipe import Positive, Share
 from elmokit.tasks.task import Batch, Sequences, Task
+from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 LEAST_TOLD = 1e-8  # the smallest probability of a pair that a belief tells of; smaller ones go to "no antecedent"
 
@@ -137,9 +138,9 @@ class CorefModel(nn.Module):
             losses.append(antecedent_loss(scored.antecedents_MA, clusters_M))
         return torch.stack(losses).mean()
 
-    def believe(self, batch: Batch[CorefTarget]) -> list[CorefBelief]:
+    def outputs(self, batch: Batch[CorefTarget]) -> list[CorefOutput]:
         """Every document's pairs."""
-        return [_belief(scored) for scored in self(batch)]
+        return [_output(scored) for scored in self(batch)]
 
     def _score(
         self, document: DocumentTarget, inputs_BSE: Tensor, contexts_BSC: Tensor, mask_BS: Tensor
@@ -180,7 +181,7 @@ def _gold_clusters(scored: ScoredDocument, gold_G3: Tensor, max_width: int) -> T
     return clusters_TW[scored.spans.starts_M, scored.spans.lasts_M - scored.spans.starts_M]
 
 
-def _belief(scored: ScoredDocument) -> CorefBelief:
+def _output(scored: ScoredDocument) -> CorefOutput:
     scores_MA = scored.antecedents_MA.double()
     none_M1 = scores_MA.new_zeros(len(scores_MA), 1)
     probabilities_MA = torch.cat([none_M1, scores_MA], dim=1).softmax(dim=1)[:, 1:]
@@ -190,47 +191,123 @@ def _belief(scored: ScoredDocument) -> CorefBelief:
     mentions_M3 = torch.stack([scored.sentences_T[starts_M], starts_M - first_M, lasts_M + 1 - first_M], dim=1)
     pairs_N2 = torch.stack([mentions_N, mentions_N - columns_N - 1], dim=1)
     parts = (mentions_M3, pairs_N2, probabilities_MA[mentions_N, columns_N])
-    return CorefBelief(*(part.cpu().numpy() for part in parts))
+    return CorefOutput(*(part.cpu().numpy() for part in parts))
 
 
-def read(path: Path, to_train_on: bool) -> list[Document]:  # noqa: FBT001  every task's `read` is called so
-    """The documents of a CoNLL-2012 file, a folder or a tar archive of them; mentions that are alone are dropped."""
-    del to_train_on
-    require("scipy", extra="tasks")  # for the scores: better told now than after an epoch
-    documents = read_documents(path)
-    if not any(document.clusters for document in documents):
-        raise InputError(
-            f"{path}: no mention of {len(documents)} documents means the same as another; expected coreference in the "
-            "last column, as in CoNLL-2012"
+class CorefTask:
+    """Coreference in CoNLL-2012's columns."""
+
+    name = "coref"
+    metric = "f1"
+    settings: type[FrozenConfig] = CorefSettings
+    labels: type[CorefLabels] = CorefLabels
+    reads_paragraphs = True
+
+    def read_training(self, path: Path) -> list[Document]:
+        """Read the documents of a file, of all files in a folder, or of a tar archive."""
+        return self.read(path)
+
+    def read(self, path: Path) -> list[Document]:
+        """Read the documents of a file, of all files in a folder, or of a tar archive; singletons are dropped."""
+        require("scipy", extra="tasks")  # for the scores: better to fail now than after an epoch
+        documents = read_documents(path)
+        if not any(document.clusters for document in documents):
+            raise InputError(
+                f"{path}: no coreferent mentions in {len(documents)} documents; expected coreference in the "
+                "last column, as in CoNLL-2012"
+            )
+        return documents
+
+    def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[Document]:
+        """Return a paragraph as one document."""
+        document = make_document(text, rules)
+        return [] if document is None else [document]
+
+    def sequences(self, example: Document) -> Sequences:
+        """Return all sentences of the document in one column."""
+        return ([sentence.tokens for sentence in example.sentences],)
+
+    def learn_labels(self, examples: Sequence[Document]) -> CorefLabels:
+        """Return whether there are speakers, and the genres that occur."""
+        if not any(example.clusters for example in examples):
+            raise InputError(
+                f"no coreferent mentions in {len(examples)} documents; check that the last column of the file has "
+                "coreference"
+            )
+        genres = sorted({found for example in examples if (found := genre(example)) is not None})
+        return CorefLabels(
+            genres=tuple(genres) if len(genres) > 1 else (),
+            has_speakers=any(any(sentence.speakers) for example in examples for sentence in example.sentences),
         )
-    return documents
+
+    def build(self, settings: CorefSettings, labels: CorefLabels, tokens: TokenEncoder) -> CorefModel:
+        """Return a new model."""
+        return CorefModel(settings, labels, tokens)
+
+    def collate(self, examples: Sequence[Document], labels: CorefLabels, *, labeled: bool) -> CorefTarget:
+        """Return sizes, speakers and genres of the documents, and the positions of their mentions."""
+        return CorefTarget(tuple(_collate_one(example, labels, labeled=labeled) for example in examples))
+
+    def decode(self, output: CorefOutput, example: Document, labels: CorefLabels) -> Clusters:
+        """Return the clusters of linked mentions."""
+        del example, labels
+        return link_mentions(output)
+
+    def combine(self, outputs: Sequence[CorefOutput]) -> CorefOutput:
+        """Return the mean probability of every pair."""
+        return mean_output(outputs)
+
+    def score(self, examples: Sequence[Document], predictions: Sequence[Clusters]) -> dict[str, float]:
+        """Return the mean F1 of MUC, B-cubed and CEAF_e, and each of them. Neither side has singletons."""
+        found = score_coref([example.clusters for example in examples], predictions, keep_singletons=True)
+        parts = {"muc": found.muc, "b_cubed": found.b_cubed, "ceaf_e": found.ceaf_e}
+        return {"f1": found.mean_f1} | {
+            f"{metric}_{name}": value
+            for metric, part in parts.items()
+            for name, value in (("f1", part.f1), ("precision", part.precision), ("recall", part.recall))
+        }
+
+    def unknown_labels(self, examples: Sequence[Document], labels: CorefLabels) -> set[str]:
+        """Return the empty set: clusters have no names, and a document of an unknown genre is read as without one."""
+        del examples, labels
+        return set()
+
+    def vary(self, example: Document, rng: np.random.Generator) -> Document:
+        """Return a random window of a long document."""
+        return choose_window(example, rng)
+
+    def show(self, example: Document, prediction: Clusters) -> str:
+        """Return one line per sentence, mentions in brackets with their cluster: ``[1 Ada] lost [2 [1 her] hat]``."""
+        words = [list(sentence.tokens) for sentence in example.sentences]
+        numbered = [(mention, number) for number, cluster in enumerate(prediction, start=1) for mention in cluster]
+        for mention, number in sorted(numbered, key=lambda one: one[0].end - one[0].start):  # inner brackets first
+            sentence = words[mention.sentence]
+            sentence[mention.start] = f"[{number} {sentence[mention.start]}"
+            sentence[mention.end - 1] += "]"
+        return "\n".join(map(" ".join, words))
+
+    def to_json(self, example: Document, prediction: Clusters) -> dict[str, Any]:
+        """Return the tokens of the document, and the mentions of every cluster."""
+        clusters = [
+            [
+                {
+                    "sentence": mention.sentence,
+                    "start": mention.start,
+                    "end": mention.end,
+                    "tokens": list(example.sentences[mention.sentence].tokens[mention.start : mention.end]),
+                }
+                for mention in cluster
+            ]
+            for cluster in prediction
+        ]
+        sentences = [list(sentence.tokens) for sentence in example.sentences]
+        return {"document": example.name, "part": example.part, "sentences": sentences, "clusters": clusters}
 
 
-def sequences(example: Document) -> Sequences:
-    """All sentences of the document, in one column."""
-    return ([sentence.tokens for sentence in example.sentences],)
+TASK: Task[Document, CorefLabels, CorefTarget, CorefOutput, Clusters] = CorefTask()
 
 
-def learn_labels(examples: Sequence[Document]) -> CorefLabels:
-    """Note whether there are speakers, and which genres."""
-    if not any(example.clusters for example in examples):
-        raise InputError(
-            f"no mention of {len(examples)} documents means the same as another; check that the last column of the "
-            "file has coreference"
-        )
-    genres = sorted({found for example in examples if (found := genre(example)) is not None})
-    return CorefLabels(
-        genres=tuple(genres) if len(genres) > 1 else (),
-        has_speakers=any(any(sentence.speakers) for example in examples for sentence in example.sentences),
-    )
-
-
-def collate(examples: Sequence[Document], labels: CorefLabels, labelled: bool) -> CorefTarget:  # noqa: FBT001
-    """The documents' sizes, speakers and genres, and their mentions' places."""
-    return CorefTarget(tuple(_collate_one(example, labels, labelled=labelled) for example in examples))
-
-
-def _collate_one(example: Document, labels: CorefLabels, *, labelled: bool) -> DocumentTarget:
+def _collate_one(example: Document, labels: CorefLabels, *, labeled: bool) -> DocumentTarget:
     speakers = [speaker for sentence in example.sentences for speaker in sentence.speakers]
     number = {speaker: index for index, speaker in enumerate(dict.fromkeys(speakers))}
     kind = genre(example)
@@ -238,7 +315,7 @@ def _collate_one(example: Document, labels: CorefLabels, *, labelled: bool) -> D
         num_sentences=len(example.sentences),
         genre=labels.genres.index(kind) + 1 if kind in labels.genres else 0,
         speakers_T=torch.tensor([number[speaker] for speaker in speakers]),
-        gold_G3=_place_mentions(example) if labelled else None,
+        gold_G3=_place_mentions(example) if labeled else None,
     )
 
 
@@ -255,70 +332,3 @@ def _place_mentions(example: Document) -> Tensor:
             start = starts[mention.sentence]
             placed[mention] = [start + mention.start, start + mention.end - 1, number]
     return torch.tensor(list(placed.values()), dtype=torch.int64).view(-1, 3)
-
-
-def score(examples: Sequence[Document], predictions: Sequence[Clusters]) -> dict[str, float]:
-    """The mean F1 of MUC, B-cubed and CEAF_e, and each of them. There are no singletons on either side."""
-    found = score_coref([example.clusters for example in examples], predictions, keep_singletons=True)
-    parts = {"muc": found.muc, "b_cubed": found.b_cubed, "ceaf_e": found.ceaf_e}
-    return {"f1": found.mean_f1} | {
-        f"{metric}_{name}": value
-        for metric, part in parts.items()
-        for name, value in (("f1", part.f1), ("precision", part.precision), ("recall", part.recall))
-    }
-
-
-def unknown_labels(examples: Sequence[Document], labels: CorefLabels) -> set[str]:
-    """None: clusters have no names, and a genre that the model does not know is to it a document without one."""
-    del examples, labels
-    return set()
-
-
-def show(example: Document, prediction: Clusters) -> str:
-    """A sentence a line, mentions in brackets with their cluster's number: ``[1 Ada] lost [2 [1 her] hat]`` is one."""
-    words = [list(sentence.tokens) for sentence in example.sentences]
-    numbered = [(mention, number) for number, cluster in enumerate(prediction, start=1) for mention in cluster]
-    for mention, number in sorted(numbered, key=lambda one: one[0].end - one[0].start):  # inner brackets first
-        sentence = words[mention.sentence]
-        sentence[mention.start] = f"[{number} {sentence[mention.start]}"
-        sentence[mention.end - 1] += "]"
-    return "\n".join(map(" ".join, words))
-
-
-def to_json(example: Document, prediction: Clusters) -> dict[str, Any]:
-    """The document's tokens, and the mentions of every cluster."""
-    clusters = [
-        [
-            {
-                "sentence": mention.sentence,
-                "start": mention.start,
-                "end": mention.end,
-                "tokens": list(example.sentences[mention.sentence].tokens[mention.start : mention.end]),
-            }
-            for mention in cluster
-        ]
-        for cluster in prediction
-    ]
-    sentences = [list(sentence.tokens) for sentence in example.sentences]
-    return {"document": example.name, "part": example.part, "sentences": sentences, "clusters": clusters}
-
-
-TASK = Task(
-    name="coref",
-    metric="f1",
-    settings=CorefSettings,
-    labels=CorefLabels,
-    read=read,
-    read_text=read_text_documents,
-    sequences=sequences,
-    learn_labels=learn_labels,
-    build=CorefModel,
-    collate=collate,
-    decode=decode,
-    combine=combine,
-    score=score,
-    unknown_labels=unknown_labels,
-    show=show,
-    to_json=to_json,
-    vary=choose_window,
-)

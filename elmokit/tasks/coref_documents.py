@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -48,16 +48,11 @@ def _without_slashes(document: Document) -> tuple[Sentence, ...]:
     )
 
 
-def read_text_documents(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[Document]:
-    """Running text, split into sentences; an empty line begins another document."""
-    documents: list[Document] = []
-    for has_text, paragraph in groupby(lines, key=lambda line: bool(line.strip())):
-        if has_text:
-            found = [rules.tokens(sentence) for line in paragraph for sentence in rules.sentences(line)]
-            sentences = [Sentence(tuple(tokens), (None,) * len(tokens), None, ()) for tokens in found if tokens]
-            if sentences:
-                documents.append(Document(f"text {len(documents) + 1}", 0, tuple(sentences), ()))
-    return documents
+def make_document(text: str, rules: TextRules = RAW_ENGLISH) -> Document | None:
+    """Return running text, split into sentences, as an unlabeled document; None if it has no words."""
+    found = [rules.tokens(sentence) for line in text.split("\n") for sentence in rules.sentences(line)]
+    sentences = [Sentence(tuple(tokens), (None,) * len(tokens), None, ()) for tokens in found if tokens]
+    return Document("text", 0, tuple(sentences), ()) if sentences else None
 
 
 def tidy_clusters(clusters: Iterable[Sequence[Mention]]) -> Clusters:

@@ -18,7 +18,7 @@ from elmokit.tasks.batches import count_tokens, make_batch, prefetched
 from elmokit.tasks.columns import ColumnMaker
 from elmokit.tasks.saved import LoadedTask
 from elmokit.tasks.shared_layers import share_layers
-from elmokit.tasks.task import AnyTask, Batch, TaskModel
+from elmokit.tasks.task import AnyTask, Batch, TaskModule
 from elmokit.text.grouping import batches_by_length
 
 LABELS_IN_MESSAGE = 5
@@ -35,12 +35,12 @@ def predict(
 ) -> list[Any]:
     """Return a model's decision for every example, in their order."""
     decided: dict[int, Any] = {}
-    for index, (belief,) in _iter_beliefs(task, [(model, columns)], labels, examples, batch_size=batch_size):
-        decided[index] = task.decode(belief, examples[index], labels)
+    for index, (output,) in _iter_outputs(task, [(model, columns)], labels, examples, batch_size=batch_size):
+        decided[index] = task.decode(output, examples[index], labels)
     return [decided[index] for index in range(len(examples))]
 
 
-def believe(
+def compute_outputs(
     task: AnyTask,
     model: nn.Module,
     columns: ColumnMaker,
@@ -51,8 +51,8 @@ def believe(
 ) -> list[Any]:
     """Return what a model says of every example before anything is decided, in their order."""
     found: dict[int, Any] = {}
-    for index, (belief,) in _iter_beliefs(task, [(model, columns)], labels, examples, batch_size=batch_size):
-        found[index] = belief
+    for index, (output,) in _iter_outputs(task, [(model, columns)], labels, examples, batch_size=batch_size):
+        found[index] = output
     return [found[index] for index in range(len(examples))]
 
 
@@ -61,8 +61,8 @@ def predict_together(models: Sequence[LoadedTask], examples: Sequence[Any], *, b
     task, labels = _check_alike(models)
     readers = [(one.model, one.columns) for one in models]
     decided: dict[int, Any] = {}
-    for index, beliefs in _iter_beliefs(task, readers, labels, examples, batch_size=batch_size):
-        decided[index] = task.decode(task.combine(beliefs), examples[index], labels)
+    for index, outputs in _iter_outputs(task, readers, labels, examples, batch_size=batch_size):
+        decided[index] = task.decode(task.combine(outputs), examples[index], labels)
     return [decided[index] for index in range(len(examples))]
 
 
@@ -98,7 +98,7 @@ def warn_of_unknown_labels(task: AnyTask, labels: FrozenConfig, examples: Sequen
     )
 
 
-def _iter_beliefs(
+def _iter_outputs(
     task: AnyTask,
     readers: Sequence[tuple[nn.Module, ColumnMaker]],
     labels: FrozenConfig,
@@ -106,9 +106,9 @@ def _iter_beliefs(
     *,
     batch_size: int,
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Yield (index, every model's belief), the longest examples first.
+    """Yield (index, every model's output), the longest examples first.
 
-    All models see a batch before the next one, so that the layers and beliefs of a few batches are all that is kept.
+    All models see a batch before the next one, so that the layers and outputs of a few batches are all that is kept.
     """
     models, makers = zip(*readers, strict=True)
     lengths = count_tokens(task, examples, source="examples to predict")
@@ -121,10 +121,10 @@ def _iter_beliefs(
     with _in_evaluation(models):
         for indices, of_models in zip(batches, prefetched(make, batches), strict=True):
             with torch.no_grad():
-                beliefs = [
-                    cast(TaskModel, model).believe(batch) for model, batch in zip(models, of_models, strict=True)
+                outputs = [
+                    cast(TaskModule, model).outputs(batch) for model, batch in zip(models, of_models, strict=True)
                 ]
-            yield from zip(indices, zip(*beliefs, strict=True), strict=True)
+            yield from zip(indices, zip(*outputs, strict=True), strict=True)
 
 
 @contextmanager

@@ -58,9 +58,9 @@ def read_data(task: AnyTask, *, train: Path, dev: Path, test: Path | None) -> Ta
     if test is not None and test.is_file() and not test.stat().st_size:  # it will be read only when all is learned
         raise InputError(f"{test}: is empty; give another file to test on, or none")
     return TaskData(
-        train=task.read(train, True),  # noqa: FBT003
-        dev=task.read(dev, False),  # noqa: FBT003
-        read_test=None if test is None else partial(task.read, test, False),  # noqa: FBT003
+        train=task.read_training(train),
+        dev=task.read(dev),
+        read_test=None if test is None else partial(task.read, test),
     )
 
 

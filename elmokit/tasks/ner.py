@@ -28,35 +28,35 @@ from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 
 class NERSettings(FrozenConfig):
-    """The sizes of the model; the defaults are the paper's."""
+    """Sizes of the model; the defaults are the paper's."""
 
     hidden_dims: tuple[PositiveInt, PositiveInt] = (200, 100)
     dropout: Share = 0.5
 
 
 class NERLabels(FrozenConfig):
-    """The tags, in BIOUL."""
+    """Tags in BIOUL."""
 
     tags: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class NERTarget:
-    """The tags' numbers, zero where there is no token; None where they are not asked for."""
+    """Tag indices, zero on padding; None without labels."""
 
     tags_BT: Tensor | None
 
 
 @dataclass(frozen=True)
-class ChainBelief:
-    """The scores of every tag at every token, and of every pair of neighbours."""
+class ChainScores:
+    """Score of every tag at every token, and of every pair of adjacent tags."""
 
     emissions_TK: np.ndarray[Any, Any]
     transitions_KK: np.ndarray[Any, Any]
 
 
 class NERModel(nn.Module):
-    """Tags a sentence."""
+    """Two biLSTMs and a CRF that tag a sentence."""
 
     def __init__(self, settings: NERSettings, labels: NERLabels, tokens: TokenEncoder) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class NERModel(nn.Module):
         self.crf = LinearChainCRF(len(labels.tags))
 
     def forward(self, batch: Batch[NERTarget]) -> Tensor:
-        """The scores of the tags, (B, T, K)."""
+        """Return the scores of the tags, (B, T, K)."""
         (column,) = batch.columns
         read = self.tokens(column)
         lower_BTH = self.lower(self.dropout(read.inputs_BTE), read.mask_BT)
@@ -80,145 +80,141 @@ class NERModel(nn.Module):
         return emissions_BTK
 
     def loss(self, batch: Batch[NERTarget]) -> Tensor:
-        """The right tags' negative log-likelihoods, summed as in AllenNLP: lambda and the clip are set for that."""
+        """Return the summed negative log-likelihood of the gold tags; lambda and the clip are tuned for a sum."""
         assert batch.target.tags_BT is not None
         (column,) = batch.columns
         return -self.crf.log_likelihood(self(batch), batch.target.tags_BT, column.mask_BT).sum()
 
-    def believe(self, batch: Batch[NERTarget]) -> list[ChainBelief]:
-        """Every sentence's scores."""
+    def outputs(self, batch: Batch[NERTarget]) -> list[ChainScores]:
+        """Return the scores of every sentence."""
         (column,) = batch.columns
-        transitions_KK = self.crf.transitions.detach().cpu().numpy().copy()  # training goes on with the parameter
+        transitions_KK = self.crf.transitions.detach().cpu().numpy().copy()  # training changes the parameter
         emissions = self(batch).cpu().numpy()
         lengths = column.mask_BT.sum(dim=1).tolist()
         return [
-            ChainBelief(emissions_TK[:length], transitions_KK)
+            ChainScores(emissions_TK[:length], transitions_KK)
             for emissions_TK, length in zip(emissions, lengths, strict=True)
         ]
 
 
-def read(path: Path, to_train_on: bool) -> list[TaggedSentence]:  # noqa: FBT001  every task's `read` is called so
-    """The sentences of a file in CoNLL-2003's columns."""
-    del to_train_on
-    found = list(read_conll2003(path))
-    if not found:
-        raise InputError(f"{path}: no sentence is in it; expected a token and its tag a line")
-    return found
+class NERTask:
+    """Named entities in CoNLL-2003's columns."""
+
+    name = "ner"
+    metric = "f1"
+    settings: type[FrozenConfig] = NERSettings
+    labels: type[NERLabels] = NERLabels
+    reads_paragraphs = False
+
+    def read_training(self, path: Path) -> list[TaggedSentence]:
+        """Read the sentences of a file."""
+        return self.read(path)
+
+    def read(self, path: Path) -> list[TaggedSentence]:
+        """Read the sentences of a file."""
+        sentences = list(read_conll2003(path))
+        if not sentences:
+            raise InputError(f"{path}: no sentences; expected one token and its tag per line")
+        return sentences
+
+    def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[TaggedSentence]:
+        """Return a line as one sentence."""
+        tokens = tuple(rules.tokens(text))
+        if not tokens:
+            raise InputError(f"no words in {text[:80]!r}; expected a sentence")
+        return [TaggedSentence(tokens, (), 0)]
+
+    def sequences(self, example: TaggedSentence) -> Sequences:
+        """Return the sentence in one column."""
+        return ([example.tokens],)
+
+    def learn_labels(self, examples: Sequence[TaggedSentence]) -> NERLabels:
+        """Return all four BIOUL tags of every type; some of them may be too rare to occur."""
+        types = sorted({tag[2:] for example in examples for tag in example.tags if tag != "O"})
+        return NERLabels(tags=("O", *(f"{kind}-{name}" for name in types for kind in "BILU")))
+
+    def build(self, settings: NERSettings, labels: NERLabels, tokens: TokenEncoder) -> NERModel:
+        """Return a new model."""
+        return NERModel(settings, labels, tokens)
+
+    def collate(self, examples: Sequence[TaggedSentence], labels: NERLabels, *, labeled: bool) -> NERTarget:
+        """Return the tag indices."""
+        return NERTarget(_number_tags(examples, labels) if labeled else None)
+
+    def decode(self, output: ChainScores, example: TaggedSentence, labels: NERLabels) -> tuple[str, ...]:
+        """Return the best tags that BIOUL allows, in BIO."""
+        del example
+        emissions_TK = torch.from_numpy(output.emissions_TK)
+        rules = _rules(labels.tags)
+        transitions_KK = torch.from_numpy(output.transitions_KK) + rules.transitions_KK
+        best = viterbi_decode(emissions_TK, transitions_KK, rules.start_K, rules.end_K)
+        return tuple(bioul_to_bio([labels.tags[index] for index in best]))
+
+    def combine(self, outputs: Sequence[ChainScores]) -> ChainScores:
+        """Return the mean scores: the chain of the models' geometric mean.
+
+        The mean of the distributions is not a chain, so its best tags cannot be found by Viterbi search.
+        """
+        return ChainScores(
+            np.mean([output.emissions_TK for output in outputs], axis=0),
+            np.mean([output.transitions_KK for output in outputs], axis=0),
+        )
+
+    def score(self, examples: Sequence[TaggedSentence], predictions: Sequence[tuple[str, ...]]) -> dict[str, float]:
+        """Return precision, recall and F1 of exact spans, counted like conlleval."""
+        found = score_spans([example.tags for example in examples], predictions)
+        return {"f1": found.f1, "precision": found.precision, "recall": found.recall}
+
+    def unknown_labels(self, examples: Sequence[TaggedSentence], labels: NERLabels) -> set[str]:
+        """Return entity types that no tag of the label space names."""
+        known = {tag[2:] for tag in labels.tags}
+        return {tag[2:] for example in examples for tag in example.tags if tag != "O" and tag[2:] not in known}
+
+    def vary(self, example: TaggedSentence, rng: np.random.Generator) -> TaggedSentence:
+        """Return the same sentence in every epoch."""
+        del rng
+        return example
+
+    def show(self, example: TaggedSentence, prediction: tuple[str, ...]) -> str:
+        """Return the sentence with entities in brackets: ``[PER Ada Lovelace] wrote to [PER Babbage] .``."""
+        words = list(example.tokens)
+        for span in bio_to_spans(prediction):
+            words[span.start] = f"[{span.label} {words[span.start]}"
+            words[span.end - 1] += "]"
+        return " ".join(words)
+
+    def to_json(self, example: TaggedSentence, prediction: tuple[str, ...]) -> dict[str, Any]:
+        """Return tokens, tags and entities."""
+        entities = [
+            {
+                "type": span.label,
+                "start": span.start,
+                "end": span.end,
+                "tokens": list(example.tokens[span.start : span.end]),
+            }
+            for span in bio_to_spans(prediction)
+        ]
+        return {"tokens": list(example.tokens), "tags": list(prediction), "entities": entities}
 
 
-def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[TaggedSentence]:
-    """A sentence a line."""
-    found = [TaggedSentence(tuple(rules.tokens(line)), (), 0) for line in lines]
-    for number, example in enumerate(found, start=1):
-        if not example.tokens:
-            raise InputError(f"line {number} has no words; give a sentence a line, without empty lines")
-    return found
+TASK: Task[TaggedSentence, NERLabels, NERTarget, ChainScores, tuple[str, ...]] = NERTask()
 
 
-def sequences(example: TaggedSentence) -> Sequences:
-    """The sentence."""
-    return ([example.tokens],)
-
-
-def learn_labels(examples: Sequence[TaggedSentence]) -> NERLabels:
-    """All four BIOUL tags of every type that occurs: one of them may be rare enough to be missing."""
-    types = sorted({tag[2:] for example in examples for tag in example.tags if tag != "O"})
-    return NERLabels(tags=("O", *(f"{kind}-{name}" for name in types for kind in "BILU")))
-
-
-def collate(examples: Sequence[TaggedSentence], labels: NERLabels, labelled: bool) -> NERTarget:  # noqa: FBT001
-    """The tags' numbers."""
-    if not labelled:
-        return NERTarget(None)
+def _number_tags(examples: Sequence[TaggedSentence], labels: NERLabels) -> Tensor:
+    """Return the indices of the gold tags, (B, T)."""
     number = {tag: index for index, tag in enumerate(labels.tags)}
     tags_BT = torch.zeros(len(examples), max(len(example.tokens) for example in examples), dtype=torch.int64)
     for row, example in enumerate(examples):
         if not example.tags:
-            raise InputError(f"{' '.join(example.tokens)[:60]!r} has no tags, and the model is to learn from it")
+            raise InputError(f"{' '.join(example.tokens)[:60]!r} has no tags to train on; leave the sentence out")
         bioul = bio_to_bioul(example.tags)
         unknown = sorted({tag for tag in bioul if tag not in number})
         if unknown:
-            raise InputError(f"the tag {unknown[0]!r} is not one that the model learns; it knows {', '.join(number)}")
+            raise InputError(f"the tag {unknown[0]!r} is not in the training data; known: {', '.join(number)}")
         tags_BT[row, : len(bioul)] = torch.tensor([number[tag] for tag in bioul])
-    return NERTarget(tags_BT)
+    return tags_BT
 
 
 @lru_cache(maxsize=8)
 def _rules(tags: tuple[str, ...]) -> RuleScores:
     return rule_scores(bioul_rules(tags), torch.zeros(()))
-
-
-def decode(belief: ChainBelief, example: TaggedSentence, labels: NERLabels) -> tuple[str, ...]:
-    """The best tags that BIOUL allows, in BIO."""
-    del example
-    emissions_TK = torch.from_numpy(belief.emissions_TK)
-    rules = _rules(labels.tags)
-    transitions_KK = torch.from_numpy(belief.transitions_KK) + rules.transitions_KK
-    best = viterbi_decode(emissions_TK, transitions_KK, rules.start_K, rules.end_K)
-    return tuple(bioul_to_bio([labels.tags[index] for index in best]))
-
-
-def combine(beliefs: Sequence[ChainBelief]) -> ChainBelief:
-    """The mean of all scores: the chain of the models' geometric mean.
-
-    The mean of the distributions is itself no chain: to find its best tags, one would have to try all of them.
-    """
-    return ChainBelief(
-        np.mean([belief.emissions_TK for belief in beliefs], axis=0),
-        np.mean([belief.transitions_KK for belief in beliefs], axis=0),
-    )
-
-
-def score(examples: Sequence[TaggedSentence], predictions: Sequence[tuple[str, ...]]) -> dict[str, float]:
-    """Precision, recall and F1 of exact spans, as conlleval counts them."""
-    found = score_spans([example.tags for example in examples], predictions)
-    return {"f1": found.f1, "precision": found.precision, "recall": found.recall}
-
-
-def unknown_labels(examples: Sequence[TaggedSentence], labels: NERLabels) -> set[str]:
-    """Types of entities that no tag of the model names."""
-    known = {tag[2:] for tag in labels.tags}
-    return {tag[2:] for example in examples for tag in example.tags if tag != "O" and tag[2:] not in known}
-
-
-def show(example: TaggedSentence, prediction: tuple[str, ...]) -> str:
-    """The sentence, entities in brackets: ``[PER Ada Lovelace] wrote to [PER Babbage] .`` is one."""
-    words = list(example.tokens)
-    for span in bio_to_spans(prediction):
-        words[span.start] = f"[{span.label} {words[span.start]}"
-        words[span.end - 1] += "]"
-    return " ".join(words)
-
-
-def to_json(example: TaggedSentence, prediction: tuple[str, ...]) -> dict[str, Any]:
-    """Tokens, tags and entities."""
-    entities = [
-        {
-            "type": span.label,
-            "start": span.start,
-            "end": span.end,
-            "tokens": list(example.tokens[span.start : span.end]),
-        }
-        for span in bio_to_spans(prediction)
-    ]
-    return {"tokens": list(example.tokens), "tags": list(prediction), "entities": entities}
-
-
-TASK = Task(
-    name="ner",
-    metric="f1",
-    settings=NERSettings,
-    labels=NERLabels,
-    read=read,
-    read_text=read_text,
-    sequences=sequences,
-    learn_labels=learn_labels,
-    build=NERModel,
-    collate=collate,
-    decode=decode,
-    combine=combine,
-    score=score,
-    unknown_labels=unknown_labels,
-    show=show,
-    to_json=to_json,
-)

@@ -219,7 +219,9 @@ def _find_task(folder: Path, name: str, expected: AnyTask | None) -> AnyTask:
     if expected is not None and expected.name != name:
         raise WeightsError(f"{folder}: is a model of the task {name}, expected one of {expected.name}; name another")
     if expected is None and name not in TASKS:
-        raise WeightsError(f"{folder}: is a model of the task {name!r}, which is none of ours: {', '.join(TASKS)}")
+        raise WeightsError(
+            f"{folder}: is a model of the task {name!r}, unknown to this elmokit; known: {', '.join(TASKS)}"
+        )
     return get_task(name) if expected is None else expected
 
 

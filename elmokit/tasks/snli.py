@@ -9,10 +9,11 @@ sentences, E width of an input, D width of an encoded token, H hidden width, K c
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
@@ -40,7 +41,7 @@ from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
 from elmokit.text.tokens import RAW_ENGLISH, TextRules, tokenize
 
-MOST_SENTENCES = 4096  # that reading remembers: a premise comes back within a few lines
+CACHED_SENTENCES = 4096  # tokenized while reading: a premise is repeated within a few lines
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class SNLIModel(nn.Module):
         assert batch.target.classes_B is not None
         return functional.cross_entropy(self(batch), batch.target.classes_B)
 
-    def believe(self, batch: Batch[ClassTarget]) -> list[Distribution]:
+    def outputs(self, batch: Batch[ClassTarget]) -> list[Distribution]:
         """Every pair's distribution over the classes."""
         return distributions(self(batch))
 
@@ -131,65 +132,85 @@ def _stack(premises_BTD: Tensor, hypotheses_BSD: Tensor) -> Tensor:
     return stacked
 
 
-def read(path: Path, to_train_on: bool) -> list[TokenPair]:  # noqa: FBT001  every task's `read` is called so
-    """The pairs of a file of SNLI that have a label, as the official scores count them."""
-    del to_train_on
-    tokens_of = lru_cache(MOST_SENTENCES)(lambda sentence: tuple(tokenize(sentence)))
-    return [
-        TokenPair(tokens_of(pair.premise), tokens_of(pair.hypothesis), pair.label)
-        for pair in read_snli(path, drop_unlabelled=True)
-    ]
+class SNLITask:
+    """Textual entailment in SNLI's JSON lines."""
 
+    name = "snli"
+    metric = "accuracy"
+    settings: type[FrozenConfig] = SNLISettings
+    labels: type[ClassLabels] = ClassLabels
+    reads_paragraphs = False
 
-def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[TokenPair]:
-    """A pair a line: premise, tab, hypothesis."""
-    pairs = []
-    for number, line in enumerate(lines, start=1):
-        sentences = [tuple(rules.tokens(part)) for part in line.split("\t")]
+    def read_training(self, path: Path) -> list[TokenPair]:
+        """Read the labeled pairs of a file."""
+        return self.read(path)
+
+    def read(self, path: Path) -> list[TokenPair]:
+        """Read the pairs of a file that have a gold label, as the official scores count them."""
+        tokens_of = lru_cache(CACHED_SENTENCES)(lambda sentence: tuple(tokenize(sentence)))
+        return [
+            TokenPair(tokens_of(pair.premise), tokens_of(pair.hypothesis), pair.label)
+            for pair in read_snli(path, drop_unlabelled=True)
+        ]
+
+    def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[TokenPair]:
+        """Return a line as one pair: premise, tab, hypothesis."""
+        sentences = [tuple(rules.tokens(part)) for part in text.split("\t")]
         if len(sentences) != 2 or not all(sentences):
-            raise InputError(
-                f"line {number}: {line[:80]!r} is no pair of sentences; expected a premise, a tab and a hypothesis"
-            )
+            raise InputError(f"{text[:80]!r} is not a pair of sentences; expected a premise, a tab and a hypothesis")
         premise, hypothesis = sentences
-        pairs.append(TokenPair(premise, hypothesis, label=None))
-    return pairs
+        return [TokenPair(premise, hypothesis, label=None)]
+
+    def sequences(self, example: TokenPair) -> Sequences:
+        """Return premise and hypothesis, one column each."""
+        return ([example.premise], [example.hypothesis])
+
+    def learn_labels(self, examples: Sequence[TokenPair]) -> ClassLabels:
+        """Return the relations that occur."""
+        return list_classes(examples, order=LABELS)
+
+    def build(self, settings: SNLISettings, labels: ClassLabels, tokens: TokenEncoder) -> SNLIModel:
+        """Return a new model."""
+        return SNLIModel(settings, labels, tokens)
+
+    def collate(self, examples: Sequence[TokenPair], labels: ClassLabels, *, labeled: bool) -> ClassTarget:
+        """Return the class indices."""
+        return number_classes(examples, labels) if labeled else ClassTarget(None)
+
+    def decode(self, output: Distribution, example: TokenPair, labels: ClassLabels) -> Choice:
+        """Return the most probable relation."""
+        del example
+        return choose(output, labels)
+
+    def combine(self, outputs: Sequence[Distribution]) -> Distribution:
+        """Return the mean distribution."""
+        return mean_arrays(outputs)
+
+    def score(self, examples: Sequence[TokenPair], predictions: Sequence[Choice]) -> dict[str, float]:
+        """Return the accuracy."""
+        return accuracy(examples, predictions)
+
+    def unknown_labels(self, examples: Sequence[TokenPair], labels: ClassLabels) -> set[str]:
+        """Return relations that are not in the label space."""
+        return unknown_classes(examples, labels)
+
+    def vary(self, example: TokenPair, rng: np.random.Generator) -> TokenPair:
+        """Return the same pair in every epoch."""
+        del rng
+        return example
+
+    def show(self, example: TokenPair, prediction: Choice) -> str:
+        """Return the relation and both sentences: ``entailment (97%): A man sleeps . | Someone sleeps .``."""
+        return f"{prediction}: {' '.join(example.premise)} | {' '.join(example.hypothesis)}"
+
+    def to_json(self, example: TokenPair, prediction: Choice) -> dict[str, Any]:
+        """Return tokens, relation and probabilities."""
+        return {
+            "premise": list(example.premise),
+            "hypothesis": list(example.hypothesis),
+            "label": prediction.label,
+            "probabilities": prediction.probabilities,
+        }
 
 
-def sequences(example: TokenPair) -> Sequences:
-    """Premise and hypothesis, each in a column of its own."""
-    return ([example.premise], [example.hypothesis])
-
-
-def show(example: TokenPair, prediction: Choice) -> str:
-    """The relation, then both sentences: ``entailment (97%): A man sleeps . | Someone sleeps .`` is one."""
-    return f"{prediction}: {' '.join(example.premise)} | {' '.join(example.hypothesis)}"
-
-
-def to_json(example: TokenPair, prediction: Choice) -> dict[str, Any]:
-    """Tokens, relation and probabilities."""
-    return {
-        "premise": list(example.premise),
-        "hypothesis": list(example.hypothesis),
-        "label": prediction.label,
-        "probabilities": prediction.probabilities,
-    }
-
-
-TASK = Task(
-    name="snli",
-    metric="accuracy",
-    settings=SNLISettings,
-    labels=ClassLabels,
-    read=read,
-    read_text=read_text,
-    sequences=sequences,
-    learn_labels=partial(list_classes, order=LABELS),
-    build=SNLIModel,
-    collate=number_classes,
-    decode=choose,
-    combine=mean_arrays,
-    score=accuracy,
-    unknown_labels=unknown_classes,
-    show=show,
-    to_json=to_json,
-)
+TASK: Task[TokenPair, ClassLabels, ClassTarget, Distribution, Choice] = SNLITask()

@@ -33,8 +33,8 @@ from elmokit.tasks.squad_tokens import TokenizedText, tokenize_paragraph, tokeni
 from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
 from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
-MOST_TOKENS = 17  # of an answer that is predicted
-MOST_PARAGRAPHS = 64  # that reading remembers: the questions on one come together
+MAX_ANSWER_TOKENS = 17
+CACHED_PARAGRAPHS = 64  # tokenized while reading: the questions on one come together
 HELD_OUT_SHARE, HELD_OUT_SEED = 0.1, 0
 NO_ANSWER = "no answer"
 SHOWN_AROUND = 40  # characters of the paragraph on either side of an answer
@@ -120,7 +120,7 @@ class SquadModel(nn.Module):
         loss: Tensor = -right_B2.sum(dim=1).mean()
         return loss
 
-    def believe(self, batch: Batch[SquadTarget]) -> list[Bounds]:
+    def outputs(self, batch: Batch[SquadTarget]) -> list[Bounds]:
         """Every question's log-probabilities."""
         contexts, _ = batch.columns
         lengths = contexts.mask_BT.sum(dim=1).tolist()
@@ -150,57 +150,151 @@ def _dense(input_dim: int, output_dim: int) -> nn.Linear:
     return layer
 
 
-def read(path: Path, to_train_on: bool) -> list[AskedParagraph]:  # noqa: FBT001  every task's `read` is called so
-    """The questions of a file of SQuAD. To train on, each needs an answer; to score by, one of them."""
-    tokens_of = lru_cache(MOST_PARAGRAPHS)(tokenize_paragraph)
+class SquadTask:
+    """Question answering in SQuAD 1.1's JSON."""
+
+    name = "squad"
+    metric = "f1"
+    settings: type[FrozenConfig] = SquadSettings
+    labels: type[SquadLabels] = SquadLabels
+    reads_paragraphs = False
+
+    def read_training(self, path: Path) -> list[AskedParagraph]:
+        """Read the questions of a file; each needs an answer."""
+        examples = _read_questions(path)
+        unanswered = [example.id for example in examples if not example.answers]
+        if unanswered:
+            raise InputError(
+                f"{path}: {len(unanswered):,} of {len(examples):,} questions have no answer, {unanswered[0]!r} first; "
+                "the model is trained to find answers: leave these out, or train on SQuAD 1.1, which has none of them"
+            )
+        return examples
+
+    def read(self, path: Path) -> list[AskedParagraph]:
+        """Read the questions of a file; at least one needs an answer."""
+        examples = _read_questions(path)
+        if not any(example.answers for example in examples):
+            raise InputError(
+                f"{path}: none of {len(examples):,} questions has an answer to score against; give a file with "
+                "answers, or use elmokit task predict"
+            )
+        return examples
+
+    def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[AskedParagraph]:
+        """Return a line as one question: paragraph, tab, question."""
+        if rules != RAW_ENGLISH:
+            raise InputError(
+                "questions and paragraphs are tokenized by the rules of the training data; "
+                "give raw text, without --tokenized and --language"
+            )
+        parts = text.split("\t")
+        if len(parts) != 2:
+            raise InputError(f"{text[:80]!r} has {len(parts) - 1} tabs; expected a paragraph, a tab and a question")
+        context, question = parts
+        return [_make_example(Question("", context, question, ()), tokenize_paragraph(context))]
+
+    def sequences(self, example: AskedParagraph) -> Sequences:
+        """Return paragraph and question, one column each."""
+        return ([example.context.tokens], [example.question.tokens])
+
+    def learn_labels(self, examples: Sequence[AskedParagraph]) -> SquadLabels:
+        """Return the empty label space: an answer is a place."""
+        del examples
+        return SquadLabels()
+
+    def build(self, settings: SquadSettings, labels: SquadLabels, tokens: TokenEncoder) -> SquadModel:
+        """Return a new model."""
+        return SquadModel(settings, labels, tokens)
+
+    def collate(self, examples: Sequence[AskedParagraph], labels: SquadLabels, *, labeled: bool) -> SquadTarget:
+        """Return the first and last tokens of the first answers."""
+        del labels
+        if not labeled:
+            return SquadTarget(None)
+        for example in examples:
+            if not example.answers:
+                raise InputError(f"question {example.id!r} has no answer to train on; leave it out")
+        return SquadTarget(torch.tensor([_find_answer(example.context, example.answers[0]) for example in examples]))
+
+    def decode(self, output: Bounds, example: AskedParagraph, labels: SquadLabels) -> FoundAnswer:
+        """Return the most probable span of at most ``MAX_ANSWER_TOKENS`` tokens; the first of equals."""
+        del labels
+        first, last = best_span(output)
+        start, end = example.context.find_characters(first, last)
+        probability = float(np.exp(output[0, first] + output[1, last]))
+        return FoundAnswer(example.context.text[start:end], start, end, probability)
+
+    def combine(self, outputs: Sequence[Bounds]) -> Bounds:
+        """Return the mean distributions of start and end."""
+        return mean_of_logs(outputs)
+
+    def score(self, examples: Sequence[AskedParagraph], predictions: Sequence[FoundAnswer]) -> dict[str, float]:
+        """Return F1 and exact match as SQuAD 1.1 counts them. Any answer to an unanswerable question is wrong."""
+        answered = [
+            ([answer.text for answer in example.answers], prediction.text)
+            for example, prediction in zip(examples, predictions, strict=True)
+            if example.answers
+        ]
+        if not answered:
+            raise InputError(f"none of {len(examples):,} questions has an answer to score against; give some that do")
+        found = score_answers([gold for gold, _ in answered], [text for _, text in answered])
+        share = len(answered) / len(examples)
+        return {"f1": share * found.f1, "exact_match": share * found.exact_match}
+
+    def unknown_labels(self, examples: Sequence[AskedParagraph], labels: SquadLabels) -> set[str]:
+        """Return ``no answer`` if a question has none: the model always answers."""
+        del labels
+        return set() if all(example.answers for example in examples) else {NO_ANSWER}
+
+    def vary(self, example: AskedParagraph, rng: np.random.Generator) -> AskedParagraph:
+        """Return the example with one of its answers, drawn at random."""
+        if len(example.answers) <= 1:
+            return example
+        return replace(example, answers=(example.answers[rng.integers(len(example.answers))],))
+
+    def show(self, example: AskedParagraph, prediction: FoundAnswer) -> str:
+        """Return question, answer and its context: ``Who? Ann (93%): ... then came [Ann] , who ...``."""
+        text, start, end = example.context.text, prediction.start, prediction.end
+        before, after = text[max(start - SHOWN_AROUND, 0) : start], text[end : end + SHOWN_AROUND]
+        around = f"{'...' if start > SHOWN_AROUND else ''}{before}[{prediction.text}]{after}"
+        around += "..." if end + SHOWN_AROUND < len(text) else ""
+        shown = f"{example.question.text} {prediction.text} ({prediction.probability:.0%}): {around}"
+        return " ".join(shown.split())
+
+    def to_json(self, example: AskedParagraph, prediction: FoundAnswer) -> dict[str, Any]:
+        """Return the question, the answer, and its character span in the paragraph, end excluded."""
+        return {
+            "id": example.id,
+            "question": example.question.text,
+            "answer": prediction.text,
+            "start": prediction.start,
+            "end": prediction.end,
+            "probability": prediction.probability,
+        }
+
+
+TASK: Task[AskedParagraph, SquadLabels, SquadTarget, Bounds, FoundAnswer] = SquadTask()
+
+
+def _read_questions(path: Path) -> list[AskedParagraph]:
+    tokens_of = lru_cache(CACHED_PARAGRAPHS)(tokenize_paragraph)
     examples = [
-        _make_example(found, tokens_of(found.context), place=f"{path}: question {found.id!r}")
+        _make_example(found, tokens_of(found.context), place=f"{path}: question {found.id!r}: ")
         for found in read_squad(path)
     ]
     if not examples:
-        raise InputError(f"{path}: there are no questions; check that this is the right file")
-    unanswered = [example.id for example in examples if not example.answers]
-    if unanswered and to_train_on:
-        raise InputError(
-            f"{path}: {len(unanswered):,} of {len(examples):,} questions have no answer, {unanswered[0]!r} first, "
-            "and the model learns where an answer is; leave them out, or train on SQuAD 1.1, which has none of them"
-        )
-    if len(unanswered) == len(examples):
-        raise InputError(
-            f"{path}: none of {len(examples):,} questions has an answer to score against; give a file with answers, "
-            "or ask with elmokit task predict"
-        )
+        raise InputError(f"{path}: no questions; check that this is the right file")
     return examples
 
 
-def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[AskedParagraph]:
-    """A question a line: paragraph, tab, question."""
-    if rules != RAW_ENGLISH:
-        raise InputError(
-            "questions and paragraphs are split by rules of their own, those of the training data; "
-            "give raw text, without --tokenized and --language"
-        )
-    examples = []
-    for number, line in enumerate(lines, start=1):
-        parts = line.split("\t")
-        if len(parts) != 2:
-            raise InputError(
-                f"line {number}: {line[:80]!r} has {len(parts) - 1} tabs; expected a paragraph, a tab and a question"
-            )
-        context, question = parts
-        asked = Question(str(number), context, question, ())
-        examples.append(_make_example(asked, tokenize_paragraph(context), place=f"line {number}"))
-    return examples
-
-
-def _make_example(asked: Question, context: TokenizedText, *, place: str) -> AskedParagraph:
+def _make_example(asked: Question, context: TokenizedText, *, place: str = "") -> AskedParagraph:
     example = AskedParagraph(asked.id, context, tokenize_question(asked.question), asked.answers)
     for part, name in ((example.context, "paragraph"), (example.question, "question")):
         if not part.tokens:
-            raise InputError(f"{place}: the {name} is {part.text[:80]!r}, which has no token; leave it out")
+            raise InputError(f"{place}the {name} {part.text[:80]!r} has no tokens; leave it out")
     for answer in asked.answers:
         if _find_answer(context, answer) is None:
-            raise InputError(f"{place}: the answer {answer.text[:80]!r} has no token; take it out")
+            raise InputError(f"{place}the answer {answer.text[:80]!r} has no tokens; take it out")
     return example
 
 
@@ -209,9 +303,9 @@ def _find_answer(context: TokenizedText, answer: Answer) -> tuple[int, int] | No
 
 
 def hold_out_contexts(examples: Sequence[AskedParagraph]) -> tuple[list[AskedParagraph], list[AskedParagraph]]:
-    """Split into examples to train on and development ones: all questions on a tenth of the paragraphs.
+    """Split into training and dev examples; dev has all questions on a tenth of the paragraphs.
 
-    Which paragraphs these are follows from the paragraphs alone, not from their order or the number of questions.
+    The split depends on the set of paragraphs alone, not on their order or the number of questions.
     """
     texts = {example.context.text for example in examples}
     if len(texts) < 2:
@@ -225,111 +319,10 @@ def hold_out_contexts(examples: Sequence[AskedParagraph]) -> tuple[list[AskedPar
     return train, dev
 
 
-def sequences(example: AskedParagraph) -> Sequences:
-    """Paragraph and question, each in a column of its own."""
-    return ([example.context.tokens], [example.question.tokens])
-
-
-def learn_labels(examples: Sequence[AskedParagraph]) -> SquadLabels:
-    """There is nothing to learn."""
-    del examples
-    return SquadLabels()
-
-
-def vary(example: AskedParagraph, chance: np.random.Generator) -> AskedParagraph:
-    """One of the answers: where annotators differ, a visit of training sees one of them."""
-    if len(example.answers) <= 1:
-        return example
-    return replace(example, answers=(example.answers[chance.integers(len(example.answers))],))
-
-
-def collate(examples: Sequence[AskedParagraph], labels: SquadLabels, labelled: bool) -> SquadTarget:  # noqa: FBT001
-    """The tokens of the first answers."""
-    del labels
-    if not labelled:
-        return SquadTarget(None)
-    for example in examples:
-        if not example.answers:
-            raise InputError(f"question {example.id!r} has no answer, but one is to be learned; leave it out")
-    return SquadTarget(torch.tensor([_find_answer(example.context, example.answers[0]) for example in examples]))
-
-
-def decode(belief: Bounds, example: AskedParagraph, labels: SquadLabels) -> FoundAnswer:
-    """The likeliest piece of the paragraph of at most ``MOST_TOKENS`` tokens; of equals the one that begins first."""
-    del labels
-    first, last = best_span(belief)
-    start, end = example.context.find_characters(first, last)
-    probability = float(np.exp(belief[0, first] + belief[1, last]))
-    return FoundAnswer(example.context.text[start:end], start, end, probability)
-
-
 def best_span(bounds_2T: Bounds) -> tuple[int, int]:
-    """The first and the last token of the likeliest answer; of equals the one that begins first, then the shortest."""
+    """Return the first and last token of the most probable answer; of equals the first, then the shortest."""
     start_T, end_T = bounds_2T
-    beyond = np.full(MOST_TOKENS - 1, -np.inf, dtype=end_T.dtype)
-    scores_TM = start_T[:, None] + sliding_window_view(np.concatenate([end_T, beyond]), MOST_TOKENS)
-    first, num_more = divmod(int(scores_TM.argmax()), MOST_TOKENS)
+    beyond = np.full(MAX_ANSWER_TOKENS - 1, -np.inf, dtype=end_T.dtype)
+    scores_TM = start_T[:, None] + sliding_window_view(np.concatenate([end_T, beyond]), MAX_ANSWER_TOKENS)
+    first, num_more = divmod(int(scores_TM.argmax()), MAX_ANSWER_TOKENS)
     return first, first + num_more
-
-
-def score(examples: Sequence[AskedParagraph], predictions: Sequence[FoundAnswer]) -> dict[str, float]:
-    """F1 and exact match as SQuAD 1.1 counts them. A question that has no answer is answered wrongly, by any."""
-    answered = [
-        ([answer.text for answer in example.answers], prediction.text)
-        for example, prediction in zip(examples, predictions, strict=True)
-        if example.answers
-    ]
-    if not answered:
-        raise InputError(f"none of {len(examples):,} questions has an answer to score against; give some that have one")
-    found = score_answers([gold for gold, _ in answered], [text for _, text in answered])
-    share = len(answered) / len(examples)
-    return {"f1": share * found.f1, "exact_match": share * found.exact_match}
-
-
-def unknown_labels(examples: Sequence[AskedParagraph], labels: SquadLabels) -> set[str]:
-    """That a question has no answer is what the model never says."""
-    del labels
-    return set() if all(example.answers for example in examples) else {NO_ANSWER}
-
-
-def show(example: AskedParagraph, prediction: FoundAnswer) -> str:
-    """The question, the answer, and where it stands: ``Who? Ann (93%): ... then came [Ann] , who ...`` is one."""
-    text, start, end = example.context.text, prediction.start, prediction.end
-    before, after = text[max(start - SHOWN_AROUND, 0) : start], text[end : end + SHOWN_AROUND]
-    around = f"{'...' if start > SHOWN_AROUND else ''}{before}[{prediction.text}]{after}"
-    around += "..." if end + SHOWN_AROUND < len(text) else ""
-    shown = f"{example.question.text} {prediction.text} ({prediction.probability:.0%}): {around}"
-    return " ".join(shown.split())
-
-
-def to_json(example: AskedParagraph, prediction: FoundAnswer) -> dict[str, Any]:
-    """The question, the answer, and its characters in the paragraph, the last one not counted in."""
-    return {
-        "id": example.id,
-        "question": example.question.text,
-        "answer": prediction.text,
-        "start": prediction.start,
-        "end": prediction.end,
-        "probability": prediction.probability,
-    }
-
-
-TASK = Task(
-    name="squad",
-    metric="f1",
-    settings=SquadSettings,
-    labels=SquadLabels,
-    read=read,
-    read_text=read_text,
-    sequences=sequences,
-    learn_labels=learn_labels,
-    build=SquadModel,
-    collate=collate,
-    decode=decode,
-    combine=mean_of_logs,
-    score=score,
-    unknown_labels=unknown_labels,
-    show=show,
-    to_json=to_json,
-    vary=vary,
-)

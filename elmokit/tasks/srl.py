@@ -119,132 +119,148 @@ class SRLModel(nn.Module):
         assert batch.target.tags_N is not None
         return functional.cross_entropy(self(batch), batch.target.tags_N)
 
-    def believe(self, batch: Batch[SRLTarget]) -> list[NDArray[np.float32]]:
+    def outputs(self, batch: Batch[SRLTarget]) -> list[NDArray[np.float32]]:
         """The log-probabilities of every example's tags, (T, K)."""
         (column,) = batch.columns
         lengths = column.mask_BT.sum(dim=1).tolist()
-        return [beliefs_TK.cpu().numpy() for beliefs_TK in self(batch).log_softmax(dim=1).split(lengths)]
+        return [output_TK.cpu().numpy() for output_TK in self(batch).log_softmax(dim=1).split(lengths)]
 
 
-def read(path: Path, to_train_on: bool) -> list[RoleExample]:  # noqa: FBT001  every task's `read` is called so
-    """The predicates of a file in CoNLL-2012's columns, of all such files in a folder, or of a tar archive of them."""
-    del to_train_on
-    examples = [
-        RoleExample(sentence.tokens, predicate.index, predicate.tags)
-        for document in read_documents(path, roles=True)
-        for sentence in document.sentences
-        for predicate in sentence.predicates
-    ]
-    if not examples:
-        raise InputError(
-            f"{path}: no sentence has a predicate with roles; expected CoNLL-2012's columns, "
-            "one a predicate between the entities' (column 11) and the last"
-        )
-    return examples
+class SRLTask:
+    """Semantic roles in CoNLL-2012's columns."""
 
+    name = "srl"
+    metric = "f1"
+    settings: type[FrozenConfig] = SRLSettings
+    labels: type[SRLLabels] = SRLLabels
+    reads_paragraphs = False
 
-def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[RoleExample]:
-    """The predicates that stars mark, as in ``She *sold* it .``; a sentence a line, and one mark at least in each.
+    def read_training(self, path: Path) -> list[RoleExample]:
+        """Read the predicates of a file, of all files in a folder, or of a tar archive."""
+        return self.read(path)
 
-    A word in stars that the tokeniser divides stands for its first part that is no punctuation.
-    """
-    examples = []
-    for number, line in enumerate(lines, start=1):
-        tokens, predicates = _read_marks(line, rules)
+    def read(self, path: Path) -> list[RoleExample]:
+        """Read the predicates of a file, of all files in a folder, or of a tar archive."""
+        examples = [
+            RoleExample(sentence.tokens, predicate.index, predicate.tags)
+            for document in read_documents(path, roles=True)
+            for sentence in document.sentences
+            for predicate in sentence.predicates
+        ]
+        if not examples:
+            raise InputError(
+                f"{path}: no sentence has a predicate with roles; expected CoNLL-2012's columns, "
+                "one per predicate between the entities (column 11) and the last"
+            )
+        return examples
+
+    def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[RoleExample]:
+        """Return one example per predicate marked with stars, as in ``She *sold* it .``.
+
+        If the tokenizer splits a marked word, the predicate is its first part that is not punctuation.
+        """
+        tokens, predicates = _read_marks(text, rules)
         if not predicates:
             raise InputError(
-                f"line {number} marks no predicate: {line[:80]!r}; set stars around each verb whose roles you ask for, "
+                f"no predicate is marked in {text[:80]!r}; put stars around each verb whose roles you want, "
                 "as in 'She *sold* it .'"
             )
-        examples += [RoleExample(tokens, predicate, None) for predicate in predicates]
-    return examples
+        return [RoleExample(tokens, predicate, None) for predicate in predicates]
 
+    def sequences(self, example: RoleExample) -> Sequences:
+        """Return the sentence in one column."""
+        return ([example.tokens],)
 
-def sequences(example: RoleExample) -> Sequences:
-    """The sentence."""
-    return ([example.tokens],)
+    def learn_labels(self, examples: Sequence[RoleExample]) -> SRLLabels:
+        """Return both BIO tags of every role; a rare role may have no long span."""
+        return SRLLabels(tags=(OUTSIDE, *(f"{kind}-{role}" for role in sorted(_roles(examples)) for kind in "BI")))
 
+    def build(self, settings: SRLSettings, labels: SRLLabels, tokens: TokenEncoder) -> SRLModel:
+        """Return a new model."""
+        return SRLModel(settings, labels, tokens)
 
-def learn_labels(examples: Sequence[RoleExample]) -> SRLLabels:
-    """Both BIO tags of every role that occurs: a rare one may have no long span."""
-    return SRLLabels(tags=(OUTSIDE, *(f"{kind}-{role}" for role in sorted(_roles(examples)) for kind in "BI")))
+    def collate(self, examples: Sequence[RoleExample], labels: SRLLabels, *, labeled: bool) -> SRLTarget:
+        """Return the positions of the predicates and the tag indices."""
+        predicates_B = torch.tensor([example.predicate for example in examples])
+        if not labeled:
+            return SRLTarget(predicates_B, None)
+        if any(example.tags is None for example in examples):
+            raise InputError("an example has no tags to train on; leave it out")
+        if unknown := sorted(self.unknown_labels(examples, labels)):
+            known = sorted({tag[2:] for tag in labels.tags if tag != OUTSIDE})
+            raise InputError(f"the role {unknown[0]!r} is not in the training data; known: {', '.join(known)}")
+        number = {tag: index for index, tag in enumerate(labels.tags)}
+        tags = [number[tag] for example in examples for tag in example.tags or ()]
+        return SRLTarget(predicates_B, torch.tensor(tags))
 
+    def decode(self, output: NDArray[np.float32], example: RoleExample, labels: SRLLabels) -> tuple[str, ...]:
+        """Return the most probable tags that BIO allows."""
+        del example
+        rules = _rules(labels.tags)
+        # Rules only forbid. If the best tag of every token is allowed there, as in most sentences, no search is needed.
+        best = output.argmax(axis=1)
+        if not (rules.start_K[best[0]] and rules.transitions_KK[best[:-1], best[1:]].all()):
+            forbidden = _forbidden(labels.tags)
+            scores_TK = torch.from_numpy(output)
+            best = viterbi_decode(scores_TK, forbidden.transitions_KK, forbidden.start_K, forbidden.end_K)
+        return tuple(labels.tags[index] for index in best)
 
-def collate(examples: Sequence[RoleExample], labels: SRLLabels, labelled: bool) -> SRLTarget:  # noqa: FBT001
-    """The predicates' places, and the tags' numbers."""
-    predicates_B = torch.tensor([example.predicate for example in examples])
-    if not labelled:
-        return SRLTarget(predicates_B, None)
-    if any(example.tags is None for example in examples):
-        raise InputError("an example has no tags, so there is nothing to learn from it; leave it out")
-    if unknown := sorted(unknown_labels(examples, labels)):
-        known = sorted({tag[2:] for tag in labels.tags if tag != OUTSIDE})
-        raise InputError(f"the role {unknown[0]!r} is not one that the model learns; it knows {', '.join(known)}")
-    number = {tag: index for index, tag in enumerate(labels.tags)}
-    return SRLTarget(predicates_B, torch.tensor([number[tag] for example in examples for tag in example.tags or ()]))
+    def combine(self, outputs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Return the mean distribution of every token."""
+        return mean_of_logs(outputs)
 
+    def score(self, examples: Sequence[RoleExample], predictions: Sequence[tuple[str, ...]]) -> dict[str, float]:
+        """Return scores of whole arguments as CoNLL-2005 counts them; ``span_f1`` counts every phrase by itself."""
+        gold = [example.tags or () for example in examples]
+        found = score_roles(gold, predictions)
+        span_f1 = score_role_spans(gold, predictions).f1
+        return {"f1": found.f1, "precision": found.precision, "recall": found.recall, "span_f1": span_f1}
 
-def decode(belief: NDArray[np.float32], example: RoleExample, labels: SRLLabels) -> tuple[str, ...]:
-    """The most likely tags that BIO allows."""
-    del example
-    rules = _rules(labels.tags)
-    # Rules only forbid: if every token's own best tag is allowed where it stands, nothing is better. That is most
-    # sentences, and saves them the search.
-    best = belief.argmax(axis=1)
-    if not (rules.start_K[best[0]] and rules.transitions_KK[best[:-1], best[1:]].all()):
-        forbidden = _forbidden(labels.tags)
-        best = viterbi_decode(torch.from_numpy(belief), forbidden.transitions_KK, forbidden.start_K, forbidden.end_K)
-    return tuple(labels.tags[index] for index in best)
+    def unknown_labels(self, examples: Sequence[RoleExample], labels: SRLLabels) -> set[str]:
+        """Return roles that no tag of the label space names."""
+        return _roles(examples) - {tag[2:] for tag in labels.tags}
 
+    def vary(self, example: RoleExample, rng: np.random.Generator) -> RoleExample:
+        """Return the same example in every epoch."""
+        del rng
+        return example
 
-def score(examples: Sequence[RoleExample], predictions: Sequence[tuple[str, ...]]) -> dict[str, float]:
-    """Scores of whole arguments as CoNLL-2005's script counts them; ``span_f1`` counts every phrase for itself."""
-    gold = [example.tags or () for example in examples]
-    found = score_roles(gold, predictions)
-    span_f1 = score_role_spans(gold, predictions).f1
-    return {"f1": found.f1, "precision": found.precision, "recall": found.recall, "span_f1": span_f1}
+    def show(self, example: RoleExample, prediction: tuple[str, ...]) -> str:
+        """Return the sentence with arguments in brackets: ``[ARG0 She] *sold* [ARG1 the boat] .``."""
+        words = list(example.tokens)
+        words[example.predicate] = f"*{words[example.predicate]}*"
+        for span in _arguments(example, prediction):
+            words[span.start] = f"[{span.label} {words[span.start]}"
+            words[span.end - 1] += "]"
+        return " ".join(words)
 
-
-def unknown_labels(examples: Sequence[RoleExample], labels: SRLLabels) -> set[str]:
-    """Roles that no tag of the model names."""
-    return _roles(examples) - {tag[2:] for tag in labels.tags}
-
-
-def show(example: RoleExample, prediction: tuple[str, ...]) -> str:
-    """The sentence, arguments in brackets: ``[ARG0 She] *sold* [ARG1 the boat] .`` is one."""
-    words = list(example.tokens)
-    words[example.predicate] = f"*{words[example.predicate]}*"
-    for span in _arguments(example, prediction):
-        words[span.start] = f"[{span.label} {words[span.start]}"
-        words[span.end - 1] += "]"
-    return " ".join(words)
-
-
-def to_json(example: RoleExample, prediction: tuple[str, ...]) -> dict[str, Any]:
-    """Tokens, predicate, tags and arguments."""
-    arguments = [
-        {
-            "role": span.label,
-            "start": span.start,
-            "end": span.end,
-            "tokens": list(example.tokens[span.start : span.end]),
+    def to_json(self, example: RoleExample, prediction: tuple[str, ...]) -> dict[str, Any]:
+        """Return tokens, predicate, tags and arguments."""
+        arguments = [
+            {
+                "role": span.label,
+                "start": span.start,
+                "end": span.end,
+                "tokens": list(example.tokens[span.start : span.end]),
+            }
+            for span in _arguments(example, prediction)
+        ]
+        return {
+            "tokens": list(example.tokens),
+            "predicate": {"index": example.predicate, "token": example.tokens[example.predicate]},
+            "tags": list(prediction),
+            "arguments": arguments,
         }
-        for span in _arguments(example, prediction)
-    ]
-    predicate = {"index": example.predicate, "token": example.tokens[example.predicate]}
-    return {
-        "tokens": list(example.tokens),
-        "predicate": predicate,
-        "tags": list(prediction),
-        "arguments": arguments,
-    }
+
+
+TASK: Task[RoleExample, SRLLabels, SRLTarget, NDArray[np.float32], tuple[str, ...]] = SRLTask()
 
 
 def _read_marks(line: str, rules: TextRules) -> tuple[tuple[str, ...], list[int]]:
-    """The tokens of a line without its stars, and which of them were marked."""
+    """Return the tokens of a line without its stars, and the indices of the marked ones."""
     plain = MARKED.sub(r"\1", line)
     tokens = rules.tokens(plain)
-    # The tokeniser only divides; how many characters come before a word is the same whatever it is read with.
+    # The tokenizer only splits, so the number of characters before a word does not depend on what follows.
     bounds = list(pairwise(accumulate(map(len, tokens), initial=0)))
     predicates = []
     for number, mark in enumerate(MARKED.finditer(line)):
@@ -264,7 +280,7 @@ def _roles(examples: Sequence[RoleExample]) -> set[str]:
     return {tag[2:] for example in examples for tag in example.tags or () if tag != OUTSIDE}
 
 
-@lru_cache(maxsize=8)  # of some hundred tags it takes longer to say which may follow which than to tag a sentence
+@lru_cache(maxsize=8)  # with some hundred tags the rules take longer than tagging a sentence
 def _rules(tags: tuple[str, ...]) -> ViterbiRules:
     return bio_rules(tags)
 
@@ -275,26 +291,6 @@ def _forbidden(tags: tuple[str, ...]) -> RuleScores:
 
 
 def _arguments(example: RoleExample, prediction: Sequence[str]) -> list[Span]:
-    """The predicted spans, but for the predicate itself."""
+    """Return the predicted spans without the predicate itself."""
     spans = bio_to_spans(prediction)
     return [span for span in spans if not (span.label == VERB and span.start <= example.predicate < span.end)]
-
-
-TASK = Task(
-    name="srl",
-    metric="f1",
-    settings=SRLSettings,
-    labels=SRLLabels,
-    read=read,
-    read_text=read_text,
-    sequences=sequences,
-    learn_labels=learn_labels,
-    build=SRLModel,
-    collate=collate,
-    decode=decode,
-    combine=mean_of_logs,
-    score=score,
-    unknown_labels=unknown_labels,
-    show=show,
-    to_json=to_json,
-)

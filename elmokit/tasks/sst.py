@@ -8,11 +8,11 @@ Shapes: B phrases, T tokens, E width of an input, H hidden width, D width of wha
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
@@ -118,17 +118,96 @@ class SSTModel(nn.Module):
         assert batch.target.classes_B is not None
         return functional.cross_entropy(self(batch), batch.target.classes_B)
 
-    def believe(self, batch: Batch[ClassTarget]) -> list[Distribution]:
+    def outputs(self, batch: Batch[ClassTarget]) -> list[Distribution]:
         """Every phrase's distribution over the classes."""
         return distributions(self(batch))
 
 
-def read(path: Path, to_train_on: bool) -> list[Phrase]:  # noqa: FBT001  every task's `read` is called so
-    """The sentences of a file of the treebank; to train on, their longer parts too."""
-    trees = read_sst(path)
-    if to_train_on:
-        return [phrase for tree in trees for phrase in _parts(tree)]
-    return [_phrase(tree) for tree in trees]
+class SSTTask:
+    """Sentiment in the trees of the Stanford Sentiment Treebank."""
+
+    name = "sst"
+    metric = "accuracy"
+    settings: type[FrozenConfig] = SSTSettings
+    labels: type[ClassLabels] = ClassLabels
+    reads_paragraphs = False
+
+    def read_training(self, path: Path) -> list[Phrase]:
+        """Read the sentences of a file and their longer phrases."""
+        return [phrase for tree in read_sst(path) for phrase in _parts(tree)]
+
+    def read(self, path: Path) -> list[Phrase]:
+        """Read the sentences of a file."""
+        return [_phrase(tree) for tree in read_sst(path)]
+
+    def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[Phrase]:
+        """Return a line as one sentence. Given tokens are converted like those of the treebank's files."""
+        tokens = rules.tokens(text)
+        if not tokens:
+            raise InputError(f"no words in {text[:80]!r}; expected a sentence")
+        return [Phrase(plain_tokens(tokens) if rules.tokenized else tuple(tokens), None)]
+
+    def sequences(self, example: Phrase) -> Sequences:
+        """Return the phrase in one column."""
+        return ([example.tokens],)
+
+    def learn_labels(self, examples: Sequence[Phrase]) -> ClassLabels:
+        """Return the classes that occur, from negative to positive."""
+        return list_classes(examples, order=CLASSES)
+
+    def build(self, settings: SSTSettings, labels: ClassLabels, tokens: TokenEncoder) -> SSTModel:
+        """Return a new model."""
+        return SSTModel(settings, labels, tokens)
+
+    def collate(self, examples: Sequence[Phrase], labels: ClassLabels, *, labeled: bool) -> ClassTarget:
+        """Return the class indices."""
+        return number_classes(examples, labels) if labeled else ClassTarget(None)
+
+    def decode(self, output: Distribution, example: Phrase, labels: ClassLabels) -> Choice:
+        """Return the most probable class."""
+        del example
+        return choose(output, labels)
+
+    def combine(self, outputs: Sequence[Distribution]) -> Distribution:
+        """Return the mean distribution."""
+        return mean_arrays(outputs)
+
+    def score(self, examples: Sequence[Phrase], predictions: Sequence[Choice]) -> dict[str, float]:
+        """Return the accuracy."""
+        return accuracy(examples, predictions)
+
+    def unknown_labels(self, examples: Sequence[Phrase], labels: ClassLabels) -> set[str]:
+        """Return classes that are not in the label space."""
+        return unknown_classes(examples, labels)
+
+    def vary(self, example: Phrase, rng: np.random.Generator) -> Phrase:
+        """Return the same phrase in every epoch."""
+        del rng
+        return example
+
+    def show(self, example: Phrase, prediction: Choice) -> str:
+        """Return the class and the sentence: ``very positive (81%): What a film !``."""
+        return f"{prediction}: {' '.join(example.tokens)}"
+
+    def to_json(self, example: Phrase, prediction: Choice) -> dict[str, Any]:
+        """Return tokens, class and probabilities."""
+        return {
+            "tokens": list(example.tokens),
+            "label": prediction.label,
+            "probabilities": prediction.probabilities,
+        }
+
+
+TASK: Task[Phrase, ClassLabels, ClassTarget, Distribution, Choice] = SSTTask()
+
+
+def plain_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
+    r"""Return treebank tokens as our tokenizer writes them: ``does n't -LRB- 9\/11`` becomes ``doesn 't ( 9/11``."""
+    plain = [_PLAIN.get(token, token.replace("\\", "")) for token in tokens]
+    for index in range(1, len(plain)):
+        if plain[index] == "n't":
+            plain[index - 1 : index + 1] = [plain[index - 1] + "n", "'t"]
+    return tuple(plain)
 
 
 def _parts(sentence: SentimentTree) -> Iterator[Phrase]:
@@ -137,61 +216,3 @@ def _parts(sentence: SentimentTree) -> Iterator[Phrase]:
 
 def _phrase(tree: SentimentTree) -> Phrase:
     return Phrase(plain_tokens(tree.tokens), CLASSES[tree.label])
-
-
-def plain_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
-    r"""The treebank's tokens as our tokeniser would have them: ``does n't -LRB- 9\/11`` becomes ``doesn 't ( 9/11``."""
-    plain = [_PLAIN.get(token, token.replace("\\", "")) for token in tokens]
-    for index in range(1, len(plain)):
-        if plain[index] == "n't":
-            plain[index - 1 : index + 1] = [plain[index - 1] + "n", "'t"]
-    return tuple(plain)
-
-
-def read_text(lines: Sequence[str], rules: TextRules = RAW_ENGLISH) -> list[Phrase]:
-    """A sentence a line. Tokens that are given are taken for the treebank's, and read as those of its files are."""
-    plain = plain_tokens if rules.tokenized else tuple
-    phrases = [Phrase(plain(rules.tokens(line)), None) for line in lines]
-    for number, phrase in enumerate(phrases, start=1):
-        if not phrase.tokens:
-            raise InputError(f"line {number}: no words; expected a sentence")
-    return phrases
-
-
-def sequences(example: Phrase) -> Sequences:
-    """The phrase."""
-    return ([example.tokens],)
-
-
-def show(example: Phrase, prediction: Choice) -> str:
-    """The class, then the sentence: ``very positive (81%): What a film !`` is one."""
-    return f"{prediction}: {' '.join(example.tokens)}"
-
-
-def to_json(example: Phrase, prediction: Choice) -> dict[str, Any]:
-    """Tokens, class and probabilities."""
-    return {
-        "tokens": list(example.tokens),
-        "label": prediction.label,
-        "probabilities": prediction.probabilities,
-    }
-
-
-TASK = Task(
-    name="sst",
-    metric="accuracy",
-    settings=SSTSettings,
-    labels=ClassLabels,
-    read=read,
-    read_text=read_text,
-    sequences=sequences,
-    learn_labels=partial(list_classes, order=CLASSES),
-    build=SSTModel,
-    collate=number_classes,
-    decode=choose,
-    combine=mean_arrays,
-    score=accuracy,
-    unknown_labels=unknown_classes,
-    show=show,
-    to_json=to_json,
-)

@@ -12,7 +12,7 @@ from elmokit.runs.optimizers import check_finite
 from elmokit.runs.seeds import seeded
 from elmokit.tasks.optimizer import MovingMean, TaskOptimizer, learning_rate
 from elmokit.tasks.recipe import TrainingSettings
-from elmokit.tasks.task import Batch, TaskModel
+from elmokit.tasks.task import Batch, TaskModule
 
 # Weights at the start, dropout and an untrained biLM come from different streams.
 START, DROPOUT, UNTRAINED = range(3)
@@ -70,7 +70,7 @@ class Learner:
 
     def learn(self, batch: Batch[Any]) -> LearnedStep:
         """Learn from the next batch."""
-        model = cast(TaskModel, self.model)
+        model = cast(TaskModule, self.model)
         self.model.train()
         self._optimizer.clear()
         with seeded(self.settings.seed, DROPOUT, self.step):

@@ -1,97 +1,124 @@
-"""What a task is: a value made of functions. The trainer knows no task by name.
+"""Interface of a task: one plain class per task. The loop and the command line know no task by name.
 
-An *example* is what a reader gives, a *label space* is what a model has to know of its training data (tags, classes),
-a *target* is a batch's labels and further inputs as tensors, a *belief* is what a model says of one example before
-anything is decided (log-probabilities, scores), and a *prediction* is the decision.
+An *example* is what a reader returns. A *label space* is what a model must know of its training data (tags, classes). A
+*target* holds the labels and further inputs of a batch as tensors. An *output* is what a model computes for one example
+before decoding (log-probabilities, scores). A *prediction* is decoded from outputs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmokit.config import FrozenConfig
 from elmokit.tasks.inputs import Column, TokenEncoder
-from elmokit.text.tokens import TextRules
+from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 Example = TypeVar("Example")
 Labels = TypeVar("Labels", bound=FrozenConfig)
 Target = TypeVar("Target")
-Belief = TypeVar("Belief")
+TargetOut = TypeVar("TargetOut", covariant=True)
+Output = TypeVar("Output")
 Prediction = TypeVar("Prediction")
 
 Sequences = tuple[Sequence[Sequence[str]], ...]
-"""An example's token sequences, in columns: one for a tagger, (premise, hypothesis) for pairs, all the sentences of
-a document in a single column. The biLM reads every sequence by itself."""
+"""Token sequences of an example, in columns: one for a tagger, (premise, hypothesis) for pairs, all sentences of a
+document in a single column. The biLM reads every sequence by itself."""
 
 
 @dataclass(frozen=True)
 class Batch(Generic[Target]):
-    """Some examples as a model reads them."""
+    """Examples as a model reads them."""
 
     columns: tuple[Column, ...]
     target: Target
 
 
-class TaskModel(Protocol):
-    """A torch module that learns a task. Its ``tokens`` is the encoder of what it reads."""
+class TaskModule(Protocol):
+    """Torch module of a task. Its ``tokens`` encodes the tokens it reads."""
 
     tokens: TokenEncoder
 
     def loss(self, batch: Batch[Any]) -> Tensor:
-        """The mean loss of a batch, a scalar."""
+        """Return the loss of a batch, a scalar."""
 
-    def believe(self, batch: Batch[Any]) -> list[Any]:
-        """What the model says of each example, without padding; arrays or values on the CPU."""
+    def outputs(self, batch: Batch[Any]) -> list[Any]:
+        """Return one output per example, without padding; arrays or values on the CPU."""
 
 
-@dataclass(frozen=True)
-class Task(Generic[Example, Labels, Target, Belief, Prediction]):
-    """One of the six, or your own."""
+class Task(Protocol[Example, Labels, TargetOut, Output, Prediction]):
+    """One of the tasks of `elmokit.tasks.names`, or your own."""
 
     name: str
     metric: str
-    """The score that chooses among models on development data; larger is better."""
+    """Dev score that selects the best weights; higher is better."""
     settings: type[FrozenConfig]
-    """The sizes of the model, the table ``[model]`` of a recipe."""
+    """Sizes of the model, the table ``[model]`` of a recipe."""
     labels: type[Labels]
-    read: Callable[[Path, bool], list[Example]]
-    """(file, whether it is to train on) -> examples."""
-    read_text: Callable[[Sequence[str], TextRules], list[Example]]
-    """(lines that a person typed, how they are split) -> examples without labels."""
-    sequences: Callable[[Example], Sequences]
-    learn_labels: Callable[[Sequence[Example]], Labels]
-    build: Callable[[Any, Labels, TokenEncoder], Any]
-    """(settings, labels, token encoder) -> a `TaskModel`."""
-    collate: Callable[[Sequence[Example], Labels, bool], Target]
-    """(examples, labels, whether labels are wanted) -> target. A label that is not in the space is an `InputError`."""
-    decode: Callable[[Belief, Example, Labels], Prediction]
-    combine: Callable[[Sequence[Belief]], Belief]
-    """The beliefs of several models about one example -> one: an ensemble."""
-    score: Callable[[Sequence[Example], Sequence[Prediction]], dict[str, float]]
-    unknown_labels: Callable[[Sequence[Example], Labels], set[str]]
-    """Labels of examples that a model with this label space can never predict."""
-    show: Callable[[Example, Prediction], str]
-    """A prediction as a person reads it."""
-    to_json: Callable[[Example, Prediction], dict[str, Any]]
-    vary: Callable[[Example, np.random.Generator], Example] | None = None
-    """What one visit of training sees of an example (a window of a document, one of several answers)."""
+    reads_paragraphs: bool
+    """Whether typed text comes in paragraphs between blank lines; otherwise every line stands alone."""
+
+    def read_training(self, path: Path) -> list[Example]:
+        """Read the examples of a training file."""
+
+    def read(self, path: Path) -> list[Example]:
+        """Read the examples of a labeled file, to evaluate on."""
+
+    def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[Example]:
+        """Return the unlabeled examples in a typed line, or in a paragraph if the task reads those."""
+
+    def sequences(self, example: Example) -> Sequences:
+        """Return the token sequences of an example."""
+
+    def learn_labels(self, examples: Sequence[Example]) -> Labels:
+        """Return the label space of training examples."""
+
+    def build(self, settings: Any, labels: Labels, tokens: TokenEncoder) -> nn.Module:
+        """Return a new `TaskModule`; its weights follow from torch's seed."""
+
+    def collate(self, examples: Sequence[Example], labels: Labels, *, labeled: bool) -> TargetOut:
+        """Return the target of a batch; with its labels if ``labeled``.
+
+        Raises:
+            InputError: a label is missing, or is not in the label space.
+        """
+
+    def decode(self, output: Output, example: Example, labels: Labels) -> Prediction:
+        """Return the best prediction for an example."""
+
+    def combine(self, outputs: Sequence[Output]) -> Output:
+        """Return the ensemble's output for one example from those of several models."""
+
+    def score(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Return the scores of predictions, `metric` among them."""
+
+    def unknown_labels(self, examples: Sequence[Example], labels: Labels) -> set[str]:
+        """Return the labels of examples that a model with this label space can never predict."""
+
+    def vary(self, example: Example, rng: np.random.Generator) -> Example:
+        """Return what one epoch of training sees of an example (a window of a document, one of several answers)."""
+
+    def show(self, example: Example, prediction: Prediction) -> str:
+        """Return a prediction as a person reads it."""
+
+    def to_json(self, example: Example, prediction: Prediction) -> dict[str, Any]:
+        """Return a prediction as JSON values."""
 
 
 AnyTask = Task[Any, Any, Any, Any, Any]
 
 
-def mean_arrays(beliefs: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """Combine distributions, or scores, by their mean."""
-    mean: np.ndarray[Any, Any] = np.mean(np.stack(beliefs), axis=0)
+def mean_arrays(outputs: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Return the mean of distributions or scores."""
+    mean: np.ndarray[Any, Any] = np.mean(np.stack(outputs), axis=0)
     return mean
 
 
-def mean_of_logs(beliefs: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """Combine distributions that are given as logarithms by the distributions' mean."""
-    total = np.logaddexp.reduce(np.stack(beliefs), axis=0)
-    mean: np.ndarray[Any, Any] = total - np.log(len(beliefs), dtype=total.dtype)
+def mean_of_logs(outputs: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Return the logarithm of the mean of distributions that are given as logarithms."""
+    total = np.logaddexp.reduce(np.stack(outputs), axis=0)
+    mean: np.ndarray[Any, Any] = total - np.log(len(outputs), dtype=total.dtype)
     return mean

@@ -16,7 +16,7 @@ from elmokit.tasks.batches import make_batch
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
 from elmokit.tasks.recipe import ElmoSettings, TaskRecipe, WordSettings
 from elmokit.tasks.saved import build_model
-from elmokit.tasks.task import Batch, Task
+from elmokit.tasks.task import AnyTask, Batch
 
 WORD_DIM, LAYER_DIM, NUM_LAYERS = 6, 4, 3
 
@@ -57,7 +57,7 @@ def _draw(text: str) -> Tensor:
     return torch.from_numpy(np.random.default_rng(zlib.crc32(text.encode())).normal(size=LAYER_DIM)).float()
 
 
-def make_columns(task: Task[Any, Any, Any, Any, Any], examples: Sequence[Any], *, place: str = "none") -> ColumnMaker:
+def make_columns(task: AnyTask, examples: Sequence[Any], *, place: str = "none") -> ColumnMaker:
     """What turns these examples' tokens into columns; ``place`` is where ELMo goes."""
     sequences = [tokens for example in examples for column in task.sequences(example) for tokens in column]
     known = sorted({token for tokens in sequences for token in tokens})
@@ -75,9 +75,7 @@ def make_columns(task: Task[Any, Any, Any, Any, Any], examples: Sequence[Any], *
     )
 
 
-def make_model(
-    task: Task[Any, Any, Any, Any, Any], columns: ColumnMaker, labels: FrozenConfig, **settings: Any
-) -> nn.Module:
+def make_model(task: AnyTask, columns: ColumnMaker, labels: FrozenConfig, **settings: Any) -> nn.Module:
     """A model as training begins, in evaluation."""
     torch.manual_seed(1)
     recipe = columns.recipe.model_copy(update={"model": settings})
@@ -94,7 +92,7 @@ def stir(model: nn.Module) -> nn.Module:
 
 
 def batch_of(
-    task: Task[Any, Any, Any, Any, Any],
+    task: AnyTask,
     examples: Sequence[Any],
     labels: FrozenConfig,
     columns: ColumnMaker,

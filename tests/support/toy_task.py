@@ -6,7 +6,8 @@ Rhyming is here to end with the same letter. A word's own spelling is not enough
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.loop import train_task
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.recipe import CharSettings, ElmoSettings, TaskRecipe, TrainingSettings, WordSettings
-from elmokit.tasks.task import Batch, Task, mean_arrays
+from elmokit.tasks.task import AnyTask, Batch, Sequences, Task, mean_arrays
+from elmokit.text.tokens import RAW_ENGLISH, TextRules
 
 WORDS = "ba bo be da do de ga go ge ka ko ke la lo le ma mo me na no ne".split()
 PLAIN, RHYME = "plain", "rhyme"
@@ -60,7 +62,7 @@ class VerseModel(nn.Module):
     def loss(self, batch: Batch[Any]) -> Tensor:
         return functional.nll_loss(self(batch)[batch.columns[0].mask_BT], batch.target)
 
-    def believe(self, batch: Batch[Any]) -> list[Any]:
+    def outputs(self, batch: Batch[Any]) -> list[Any]:
         lengths = batch.columns[0].mask_BT.sum(dim=1).tolist()
         return [beliefs_TK[:length].numpy() for beliefs_TK, length in zip(self(batch), lengths, strict=True)]
 
@@ -78,46 +80,76 @@ def verses(num_verses: int, *, seed: int, shortest: int = 2, longest: int = 9) -
     return [verse(*chance.choice(WORDS, size=length).tolist()) for length in lengths]
 
 
-def collate(examples: Sequence[Verse], labels: VerseLabels, labelled: bool) -> Tensor | None:
-    if not labelled:
-        return None
-    tags = [tag for example in examples for tag in example.tags]
-    if unknown := set(tags) - set(labels.tags):
-        raise InputError(f"unknown tags: {unknown}")
-    return torch.tensor([labels.tags.index(tag) for tag in tags])
+class RhymesTask:
+    name = "rhymes"
+    metric = "accuracy"
+    settings = VerseSettings
+    labels = VerseLabels
+    reads_paragraphs = False
+
+    def read_training(self, path: Path) -> list[Verse]:
+        return self.read(path)
+
+    def read(self, path: Path) -> list[Verse]:
+        return [verse(*line.split()) for line in path.read_text("utf-8").splitlines()]
+
+    def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[Verse]:
+        return [Verse(tuple(rules.tokens(text)))]
+
+    def sequences(self, example: Verse) -> Sequences:
+        return ([example.tokens],)
+
+    def learn_labels(self, examples: Sequence[Verse]) -> VerseLabels:
+        return VerseLabels(tags=tuple(sorted({tag for one in examples for tag in one.tags})))
+
+    def build(self, settings: VerseSettings, labels: VerseLabels, tokens: TokenEncoder) -> VerseModel:
+        return VerseModel(settings, labels, tokens)
+
+    def collate(self, examples: Sequence[Verse], labels: VerseLabels, *, labeled: bool) -> Tensor | None:
+        if not labeled:
+            return None
+        tags = [tag for example in examples for tag in example.tags]
+        if unknown := set(tags) - set(labels.tags):
+            raise InputError(f"unknown tags: {unknown}")
+        return torch.tensor([labels.tags.index(tag) for tag in tags])
+
+    def decode(self, output: np.ndarray, example: Verse, labels: VerseLabels) -> tuple[str, ...]:
+        del example
+        return tuple(labels.tags[index] for index in output.argmax(axis=1))
+
+    def combine(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
+        return mean_arrays(outputs)
+
+    def score(self, examples: Sequence[Verse], predictions: Sequence[tuple[str, ...]]) -> dict[str, float]:
+        pairs = [
+            (right, guess)
+            for example, prediction in zip(examples, predictions, strict=True)
+            for right, guess in zip(example.tags, prediction, strict=True)
+        ]
+        return {"accuracy": sum(right == guess for right, guess in pairs) / len(pairs), "num_tags": float(len(pairs))}
+
+    def unknown_labels(self, examples: Sequence[Verse], labels: VerseLabels) -> set[str]:
+        return {tag for one in examples for tag in one.tags} - set(labels.tags)
+
+    def vary(self, example: Verse, rng: np.random.Generator) -> Verse:
+        del rng
+        return example
+
+    def show(self, example: Verse, prediction: tuple[str, ...]) -> str:
+        return " ".join(map("/".join, zip(example.tokens, prediction, strict=True)))
+
+    def to_json(self, example: Verse, prediction: tuple[str, ...]) -> dict[str, Any]:
+        return {"tokens": example.tokens, "tags": prediction}
 
 
-def score(examples: Sequence[Verse], predictions: Sequence[tuple[str, ...]]) -> dict[str, float]:
-    pairs = [
-        (right, guess)
-        for example, prediction in zip(examples, predictions, strict=True)
-        for right, guess in zip(example.tags, prediction, strict=True)
-    ]
-    return {"accuracy": sum(right == guess for right, guess in pairs) / len(pairs), "num_tags": float(len(pairs))}
+RHYMES: Task[Verse, VerseLabels, Tensor | None, np.ndarray, tuple[str, ...]] = RhymesTask()
 
 
-def read(path: Path, _to_learn: bool) -> list[Verse]:
-    return [verse(*line.split()) for line in path.read_text("utf-8").splitlines()]
-
-
-RHYMES = Task(
-    name="rhymes",
-    metric="accuracy",
-    settings=VerseSettings,
-    labels=VerseLabels,
-    read=read,
-    read_text=lambda lines, _: [Verse(tuple(line.split())) for line in lines],
-    sequences=lambda example: ([example.tokens],),
-    learn_labels=lambda examples: VerseLabels(tags=tuple(sorted({tag for one in examples for tag in one.tags}))),
-    build=VerseModel,
-    collate=collate,
-    decode=lambda belief, _example, labels: tuple(labels.tags[index] for index in belief.argmax(axis=1)),
-    combine=mean_arrays,
-    score=score,
-    unknown_labels=lambda examples, labels: {tag for one in examples for tag in one.tags} - set(labels.tags),
-    show=lambda example, prediction: " ".join(map("/".join, zip(example.tokens, prediction, strict=True))),
-    to_json=lambda example, prediction: {"tokens": example.tokens, "tags": prediction},
-)
+def changed(task: AnyTask, **changes: Any) -> AnyTask:
+    """The same task with some attributes or methods replaced."""
+    other = copy(task)
+    vars(other).update(changes)
+    return other
 
 
 def recipe(
@@ -154,7 +186,7 @@ class EveryStepModel(VerseModel):
 
 
 LISTENERS: list[Callable[[], object]] = []
-EVERY_STEP = replace(RHYMES, build=EveryStepModel)
+EVERY_STEP = changed(RHYMES, build=EveryStepModel)
 
 
 def train_slowly(asked: TaskRecipe, folder: Path) -> None:

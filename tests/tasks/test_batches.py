@@ -1,7 +1,6 @@
 """Which examples meet in which batch."""
 
 import threading
-from dataclasses import replace
 from itertools import chain, count
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_task import RHYMES, Verse, VerseLabels, recipe, verse, verses
+from toy_task import RHYMES, Verse, VerseLabels, changed, recipe, verse, verses
 
 from elmokit.errors import InputError
 from elmokit.tasks.batches import TrainingBatches, choose_examples, count_tokens, epoch_batches, make_batch, prefetched
@@ -98,7 +97,7 @@ def test_nothing_left_to_learn_from_is_an_error(lengths, message):
 
 
 def test_tokens_are_counted_over_all_columns_and_an_empty_sentence_is_named():
-    pairs = replace(RHYMES, sequences=lambda pair: ([pair[0]], [pair[1]]))
+    pairs = changed(RHYMES, sequences=lambda pair: ([pair[0]], [pair[1]]))
     examples = [(["a", "b"], ["c"]), (["d"], ["e"])]
     assert count_tokens(pairs, examples, source="pairs") == [3, 2]
     with pytest.raises(InputError, match=r"pairs: example 2 of 2 has a sentence of no tokens"):
@@ -106,7 +105,7 @@ def test_tokens_are_counted_over_all_columns_and_an_empty_sentence_is_named():
 
 
 def test_a_batch_has_the_sentences_of_each_column_of_all_its_examples():
-    documents = replace(RHYMES, sequences=lambda one: ([one.tokens, one.tokens[:1]], [one.tokens[:2]]))
+    documents = changed(RHYMES, sequences=lambda one: ([one.tokens, one.tokens[:1]], [one.tokens[:2]]))
     examples = [verse("ba", "bo", "ka"), verse("le", "me")]
     batch = make_batch(documents, examples, LABELS, maker(examples), with_labels=False)
     assert [column.mask_BT.sum(dim=1).tolist() for column in batch.columns] == [[3, 1, 2, 1], [2, 2]]
@@ -132,7 +131,7 @@ def test_a_visit_varies_with_seed_epoch_and_example_alone():
         return example
 
     examples = [verse(word, word) for word in ("ba", "bo", "be", "da", "do")]
-    task = replace(RHYMES, vary=vary)
+    task = changed(RHYMES, vary=vary)
 
     def draws(seed: int, batch_size: int, steps: range) -> dict[str, int]:
         seen.clear()

@@ -39,20 +39,19 @@ def test_classes_are_those_that_occur_in_their_natural_order():
 
 
 def test_labels_become_the_numbers_of_their_classes():
-    assert number_classes(examples("blue", "red", "green"), COLOURS, True).classes_B.tolist() == [2, 0, 1]
-    assert number_classes(examples(None, "mauve"), COLOURS, False).classes_B is None  # not asked for
+    assert number_classes(examples("blue", "red", "green"), COLOURS).classes_B.tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize(
     ("label", "message"),
     [
-        ("mauve", "the label 'mauve' is not one that the model learns; it knows red, green, blue"),
-        (None, "an example has no label, but must have one of red, green, blue; leave it out"),
+        ("mauve", "the label 'mauve' is not in the training data; known: red, green, blue"),
+        (None, "an example has no label; expected one of red, green, blue; leave the example out"),
     ],
 )
 def test_a_label_that_cannot_be_learned_is_refused(label, message):
     with pytest.raises(InputError, match=f"^{message}$"):
-        number_classes([RED, Example(label)], COLOURS, True)
+        number_classes([RED, Example(label)], COLOURS)
 
 
 def test_unknown_classes_are_named_and_missing_labels_are_none():
@@ -60,14 +59,14 @@ def test_unknown_classes_are_named_and_missing_labels_are_none():
 
 
 def test_the_likeliest_class_is_chosen_and_the_first_of_equals():
-    (belief,) = distributions(torch.tensor([[0.0, 2.0, 1.0]]))
-    choice = choose(belief, RED, COLOURS)
+    (output,) = distributions(torch.tensor([[0.0, 2.0, 1.0]]))
+    choice = choose(output, COLOURS)
     assert choice.label == "green"
     assert list(choice.probabilities) == ["red", "green", "blue"]
     assert sum(choice.probabilities.values()) == pytest.approx(1.0)
     assert choice.probabilities["green"] / choice.probabilities["blue"] == pytest.approx(np.e)
     assert str(choice) == "green (67%)"
-    assert choose(np.array([0.2, 0.4, 0.4]), RED, COLOURS).label == "green"
+    assert choose(np.array([0.2, 0.4, 0.4]), COLOURS).label == "green"
 
 
 def test_accuracy_is_the_share_that_is_right():

@@ -22,9 +22,9 @@ from elmokit.readers.conll2012 import Document, Mention, read_conll2012_archive
 from elmokit.tasks.batches import make_batch
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
 from elmokit.tasks.coref import TASK, CorefLabels, CorefSettings, antecedent_loss
-from elmokit.tasks.coref_beliefs import CorefBelief
+from elmokit.tasks.coref_clusters import CorefOutput
 from elmokit.tasks.coref_documents import tidy_clusters
-from elmokit.tasks.evaluation import believe, predict
+from elmokit.tasks.evaluation import compute_outputs, predict
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.loop import train_task
 from elmokit.tasks.materials import TaskData
@@ -91,7 +91,7 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def assert_same(left: CorefBelief, right: CorefBelief) -> None:
+def assert_same(left: CorefOutput, right: CorefOutput) -> None:
     assert np.array_equal(left.mentions_M3, right.mentions_M3)
     found = [
         dict(zip(map(tuple, one.pairs_N2.tolist()), one.probabilities_N.tolist(), strict=True)) for one in (left, right)
@@ -127,7 +127,7 @@ def test_the_trainer_learns_what_holds_for_stories_that_it_has_not_seen(tmp_path
     result = json.loads((tmp_path / "run" / "result.json").read_bytes())
     assert result["test"]["f1"] > 0.9
     loaded = load_task_model(folder, expected_task=TASK)
-    asked = TASK.read_text(["sue met tom", "", "rex came to her"])
+    asked = [*TASK.read_text("sue met tom"), *TASK.read_text("rex came to her")]
     assert [len(one.sentences) for one in asked] == [1, 1]
     assert len(predict(TASK, loaded.model, loaded.columns, loaded.labels, asked, batch_size=2)) == 2
 
@@ -211,11 +211,11 @@ def test_a_document_of_one_token_can_be_learned_from_and_predicted() -> None:
 def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | None) -> None:
     examples = [*stories(4), story("[1 ann ] saw a very long line of old red houses in front of [1 her ] that day")]
     model, labels, made = build(recipe(elmo=place), examples)
-    alone = [believe(TASK, model, made, labels, [one], batch_size=1)[0] for one in examples]
+    alone = [compute_outputs(TASK, model, made, labels, [one], batch_size=1)[0] for one in examples]
     model.eval()
     with torch.no_grad():
-        together = model.believe(batch_of(examples, labels, made))
-        turned = model.believe(batch_of(examples[::-1], labels, made))[::-1]
+        together = model.outputs(batch_of(examples, labels, made))
+        turned = model.outputs(batch_of(examples[::-1], labels, made))[::-1]
     for one, *others in zip(alone, together, turned, strict=True):
         for other in others:
             assert_same(one, other)
@@ -224,7 +224,7 @@ def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | 
 def test_a_belief_tells_spans_of_sentences_and_probabilities() -> None:
     examples = stories(3)
     model, labels, made = build(recipe(), examples)
-    for one, belief in zip(examples, believe(TASK, model, made, labels, examples, batch_size=1), strict=True):
+    for one, belief in zip(examples, compute_outputs(TASK, model, made, labels, examples, batch_size=1), strict=True):
         lengths = np.array([len(sentence.tokens) for sentence in one.sentences])
         sentence_M, start_M, end_M = belief.mentions_M3.T
         assert (start_M >= 0).all()
@@ -245,7 +245,7 @@ def test_speakers_and_genres_are_read_where_the_data_has_them() -> None:
     model, labels, made = build(recipe(), examples)
     assert labels == CorefLabels(genres=("bc", "wb"), has_speakers=True)
     asked = [*examples, told("x", "x", name="bc/c"), told("x", "y", name="mz/d"), story("i saw you", "i did")]
-    beliefs = believe(TASK, model, made, labels, asked, batch_size=1)
+    beliefs = compute_outputs(TASK, model, made, labels, asked, batch_size=1)
     some = [belief.probabilities_N[:20] for belief in beliefs]
     for one, other in itertools.combinations(some, 2):
         assert not np.allclose(one, other, atol=1e-7)
@@ -330,12 +330,12 @@ def test_the_default_model_is_that_of_the_paper() -> None:
 def test_a_file_without_coreference_is_refused(tmp_path: Path) -> None:
     row = "\t".join(["tale", "0", "0", "Ann", *["_"] * 8, "(0)"])
     (tmp_path / "tale.conll").write_text(f"#begin document (tale); part 0\n{row}\n\n#end document\n")
-    with pytest.raises(InputError, match=r"tale\.conll: no mention of 1 documents means the same .* last column"):
-        TASK.read(tmp_path / "tale.conll", False)
+    with pytest.raises(InputError, match=r"tale\.conll: no coreferent mentions in 1 documents; .* last column"):
+        TASK.read(tmp_path / "tale.conll")
 
 
 def test_data_without_coreference_is_refused_to_learn_from() -> None:
-    with pytest.raises(InputError, match="no mention of 2 documents means the same"):
+    with pytest.raises(InputError, match="no coreferent mentions in 2 documents"):
         TASK.learn_labels([story("ann left"), story("ben stayed")])
 
 
@@ -356,8 +356,8 @@ def test_one_genre_alone_is_none() -> None:
 def test_mentions_that_cannot_be_are_refused_by_name(clusters: Any, message: str) -> None:
     document = replace(story("ann saw her"), clusters=clusters)
     with pytest.raises(InputError, match=message):
-        TASK.collate([document], CorefLabels(), True)
-    assert TASK.collate([document], CorefLabels(), False).documents[0].gold_G3 is None
+        TASK.collate([document], CorefLabels(), labeled=True)
+    assert TASK.collate([document], CorefLabels(), labeled=False).documents[0].gold_G3 is None
 
 
 def test_no_label_is_unknown() -> None:
@@ -369,7 +369,7 @@ def test_no_label_is_unknown() -> None:
 
 def test_typed_text_is_predicted() -> None:
     model, labels, made = build(recipe(), stories(3))
-    asked = TASK.read_text(["Ann met a dog. It liked her.", "", "Ben left."])
+    asked = [*TASK.read_text("Ann met a dog. It liked her."), *TASK.read_text("Ben left.")]
     predictions = predict(TASK, model, made, labels, asked, batch_size=1)
     assert len(predictions) == 2
     assert TASK.show(asked[1], predictions[1]).replace("[", "").replace("]", "").split() != []

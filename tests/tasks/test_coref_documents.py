@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from coref_stories import as_conll, stories, story
 
-from elmokit.cli.task_predictions import read_asked
+from elmokit.cli.task_predictions import read_examples
 from elmokit.errors import InputError, MissingExtraError
 from elmokit.readers.conll2012 import Document, Mention
 from elmokit.tasks import coref_documents
 from elmokit.tasks.coref_documents import (
     choose_window,
     genre,
+    make_document,
     read_documents,
-    read_text_documents,
     tidy_clusters,
 )
 from elmokit.tasks.names import get_task
@@ -104,17 +104,22 @@ def test_a_folder_without_files_and_a_missing_file_are_refused(tmp_path: Path) -
         read_documents(tmp_path / "gone.conll")
 
 
-def test_an_empty_line_begins_another_document() -> None:
-    found = read_text_documents(["Ann left. She ran.", "It rained.", "", "  ", "Ben stayed.", ""])
-    assert [document.name for document in found] == ["text 1", "text 2"]
-    assert [sentence.tokens for sentence in found[0].sentences] == [
+def test_text_is_split_into_the_sentences_of_one_document() -> None:
+    found = make_document("Ann left. She ran.\nIt rained.")
+    assert [sentence.tokens for sentence in found.sentences] == [
         ("Ann", "left", "."),
         ("She", "ran", "."),
         ("It", "rained", "."),
     ]
-    assert len(found[1].sentences) == 1
-    assert all(not document.clusters for document in found)
-    assert read_text_documents(["", " "]) == []
+    assert found.clusters == ()
+    assert make_document(" \n ") is None
+
+
+def test_an_empty_line_begins_another_document() -> None:
+    texts = ["Ann left. She ran.", "It rained.", "", "  ", "Ben stayed.", ""]
+    lines = [Line(text, "a.txt", number) for number, text in enumerate(texts, start=1)]
+    found = list(read_examples(get_task("coref"), lines, RAW_ENGLISH))
+    assert [(one.line, len(one.example.sentences)) for one in found] == [(0, 3), (4, 1)]
 
 
 def test_a_window_holds_what_lies_inside_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,12 +154,12 @@ def test_a_window_follows_from_its_generator_alone() -> None:
 def test_what_scores_need_is_asked_for_before_anything_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'elmokit\[tasks\]'"):
-        get_task("coref").read(tmp_path / "none.conll", False)
+        get_task("coref").read(tmp_path / "none.conll")
 
 
 def test_the_next_file_begins_another_document() -> None:
     lines = [Line("Ann left.", "a.txt", 1), Line("She won.", "a.txt", 2), Line("Ben ran.", "b.txt", 1)]
-    asked = list(read_asked(get_task("coref"), lines, RAW_ENGLISH))
+    asked = list(read_examples(get_task("coref"), lines, RAW_ENGLISH))
     assert [(one.line, len(one.example.sentences)) for one in asked] == [(0, 2), (2, 1)]
 
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 from toy_inputs import LetterLayers
-from toy_task import RHYMES, Verse, VerseLabels, recipe, verses
+from toy_task import RHYMES, Verse, VerseLabels, changed, recipe, verses
 
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.tasks.batches import AHEAD
 from elmokit.tasks.columns import ColumnMaker, LayerSource, learn_inputs
-from elmokit.tasks.evaluation import believe, evaluate, predict, predict_together, warn_of_unknown_labels
+from elmokit.tasks.evaluation import compute_outputs, evaluate, predict, predict_together, warn_of_unknown_labels
 from elmokit.tasks.saved import LoadedTask, build_model
 
 LABELS = VerseLabels(tags=("plain", "rhyme"))
@@ -40,10 +40,10 @@ def parts(loaded: LoadedTask) -> tuple:
 
 def test_beliefs_do_not_depend_on_batch_or_order():
     loaded = untrained(1)
-    together = believe(*parts(loaded), EXAMPLES, batch_size=40)
+    together = compute_outputs(*parts(loaded), EXAMPLES, batch_size=40)
     assert [len(belief) for belief in together] == [len(one.tokens) for one in EXAMPLES]
-    backwards = believe(*parts(loaded), EXAMPLES[::-1], batch_size=7)[::-1]
-    alone = [believe(*parts(loaded), [one], batch_size=1)[0] for one in EXAMPLES]
+    backwards = compute_outputs(*parts(loaded), EXAMPLES[::-1], batch_size=7)[::-1]
+    alone = [compute_outputs(*parts(loaded), [one], batch_size=1)[0] for one in EXAMPLES]
     for other in (backwards, alone):
         for belief, expected in zip(other, together, strict=True):
             np.testing.assert_allclose(belief, expected, atol=1e-5)
@@ -51,7 +51,7 @@ def test_beliefs_do_not_depend_on_batch_or_order():
 
 def test_predictions_come_in_the_order_of_the_examples():
     loaded = untrained(1)
-    beliefs = believe(*parts(loaded), EXAMPLES, batch_size=3)
+    beliefs = compute_outputs(*parts(loaded), EXAMPLES, batch_size=3)
     expected = [tuple(LABELS.tags[k] for k in belief.argmax(axis=1)) for belief in beliefs]
     assert len({tag for tags in expected for tag in tags}) == 2
     assert predict(*parts(loaded), EXAMPLES, batch_size=6) == expected
@@ -67,9 +67,9 @@ def test_scores_are_those_of_the_predictions():
 
 def test_a_model_predicts_without_dropout_and_then_learns_on():
     loaded = untrained(1)
-    expected = believe(*parts(loaded), EXAMPLES[:3], batch_size=3)
+    expected = compute_outputs(*parts(loaded), EXAMPLES[:3], batch_size=3)
     loaded.model.train()
-    for belief, again in zip(expected, believe(*parts(loaded), EXAMPLES[:3], batch_size=3), strict=True):
+    for belief, again in zip(expected, compute_outputs(*parts(loaded), EXAMPLES[:3], batch_size=3), strict=True):
         assert np.array_equal(belief, again)
     assert loaded.model.training
 
@@ -96,7 +96,7 @@ def test_labels_that_the_model_cannot_know_are_told_with_their_counts():
 
 def test_an_ensemble_decides_by_what_its_models_believe_together():
     models = [untrained(seed) for seed in (1, 2, 3)]
-    beliefs = [believe(*parts(one), EXAMPLES, batch_size=8) for one in models]
+    beliefs = [compute_outputs(*parts(one), EXAMPLES, batch_size=8) for one in models]
     expected = [
         tuple(LABELS.tags[k] for k in np.mean(of_models, axis=0).argmax(axis=1))
         for of_models in zip(*beliefs, strict=True)
@@ -125,13 +125,13 @@ class WatchedLayers:
         return joined_LND
 
 
-BELIEFS = replace(RHYMES, decode=lambda belief, _example, _labels: belief)
+OUTPUTS = changed(RHYMES, decode=lambda belief, _example, _labels: belief)
 """What is decided is the belief itself, so that any difference shows."""
 
 
 def check_mean(found: Sequence[np.ndarray], models: Sequence[LoadedTask]) -> None:
     """That an ensemble believes the mean of what its models believe alone."""
-    alone = [believe(*parts(one), EXAMPLES, batch_size=4) for one in models]
+    alone = [compute_outputs(*parts(one), EXAMPLES, batch_size=4) for one in models]
     for belief, *of_models in zip(found, *alone, strict=True):
         np.testing.assert_allclose(belief, np.mean(of_models, axis=0), atol=1e-6)
 
@@ -139,7 +139,7 @@ def check_mean(found: Sequence[np.ndarray], models: Sequence[LoadedTask]) -> Non
 @pytest.mark.parametrize("num_models", [1, 2, 5])
 def test_layers_that_models_share_are_read_once_and_then_let_go(num_models: int):
     layers = WatchedLayers(1)
-    models = [replace(untrained(seed, layers=layers), task=BELIEFS) for seed in range(num_models)]
+    models = [replace(untrained(seed, layers=layers), task=OUTPUTS) for seed in range(num_models)]
     found = predict_together(models, EXAMPLES, batch_size=4)
     assert [len(sequences) for sequences in layers.asked] == [4] * 10
     assert sorted(chain.from_iterable(layers.asked)) == sorted(one.tokens for one in EXAMPLES)
@@ -148,7 +148,7 @@ def test_layers_that_models_share_are_read_once_and_then_let_go(num_models: int)
 
 
 def test_every_column_has_its_own_layers():
-    both_ways = replace(BELIEFS, sequences=lambda example: ([example.tokens], [example.tokens[::-1]]))
+    both_ways = changed(OUTPUTS, sequences=lambda example: ([example.tokens], [example.tokens[::-1]]))
     layers = WatchedLayers(1)
     models = [replace(untrained(seed, layers=layers), task=both_ways) for seed in (1, 2)]
     found = predict_together(models, EXAMPLES, batch_size=8)
@@ -160,7 +160,7 @@ def test_every_column_has_its_own_layers():
 def test_models_with_different_layers_read_each_its_own():
     near, far = WatchedLayers(1), WatchedLayers(3)
     sources = [near, far, None, near]
-    models = [replace(untrained(seed, layers=layers), task=BELIEFS) for seed, layers in enumerate(sources)]
+    models = [replace(untrained(seed, layers=layers), task=OUTPUTS) for seed, layers in enumerate(sources)]
     found = predict_together(models, EXAMPLES, batch_size=4)
     assert near.asked == far.asked
     assert len(near.asked) == 10
@@ -172,6 +172,6 @@ def test_models_that_cannot_decide_together_are_refused():
     with pytest.raises(InputError, match="different labels"):
         predict_together([one, other], EXAMPLES, batch_size=4)
     with pytest.raises(InputError, match="a model of rhymes and one of metre"):
-        predict_together([one, replace(one, task=replace(RHYMES, name="metre"))], EXAMPLES, batch_size=4)
+        predict_together([one, replace(one, task=changed(RHYMES, name="metre"))], EXAMPLES, batch_size=4)
     with pytest.raises(InputError, match="no models"):
         predict_together([], EXAMPLES, batch_size=4)

@@ -15,7 +15,19 @@ import numpy as np
 import pytest
 import torch
 from toy import toy_model
-from toy_task import EVERY_STEP, LISTENERS, RHYMES, Verse, VerseModel, recipe, toy_data, train_slowly, verse, verses
+from toy_task import (
+    EVERY_STEP,
+    LISTENERS,
+    RHYMES,
+    Verse,
+    VerseModel,
+    changed,
+    recipe,
+    toy_data,
+    train_slowly,
+    verse,
+    verses,
+)
 
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, ElmokitWarning, InputError, OutputError
@@ -149,7 +161,7 @@ RUNS = {
 
 @pytest.mark.parametrize("optimizer", list(RUNS))
 def test_stopped_anywhere_and_started_again_a_run_ends_with_the_same_bits(tmp_path: Path, optimizer: str) -> None:
-    task = replace(
+    task = changed(
         EVERY_STEP,
         vary=lambda example, chance: verse(*example.tokens[: chance.integers(1, 1 + len(example.tokens))]),
     )
@@ -222,7 +234,7 @@ def test_work_between_two_looks_is_saved_too(tmp_path: Path, monkeypatch: pytest
 def scripted(scores: list[float]) -> Any:
     """The task with scores that were decided beforehand, one for every look; the last is that of the test."""
     remaining = iter(scores)
-    return replace(RHYMES, score=lambda *_: {"accuracy": next(remaining)})
+    return changed(RHYMES, score=lambda *_: {"accuracy": next(remaining)})
 
 
 def test_the_best_weights_are_the_earliest_with_the_best_score(tmp_path: Path) -> None:
@@ -314,7 +326,7 @@ def test_a_loss_that_is_not_finite_names_the_step(tmp_path: Path) -> None:
             return super().loss(batch) * (math.nan if self.num_losses == 11 else 1)
 
     with pytest.raises(ConfigError, match=r"loss of step 11 is nan.*lower training\.learning_rate"):
-        run(tmp_path / "run", recipe(), task=replace(RHYMES, build=Diverging))
+        run(tmp_path / "run", recipe(), task=changed(RHYMES, build=Diverging))
     assert load_newest(tmp_path / "run" / "checkpoints").step == 8
 
 
@@ -331,7 +343,7 @@ def test_the_penalty_of_the_mixes_is_part_of_the_loss(tmp_path: Path, bilm: str)
                 self.tokens.input_mix.weights[0] = 1.0
 
     asked = recipe(bilm=bilm, elmo={"penalty": 0.5}, optimizer="sgd", learning_rate=0.1, epochs=1)
-    run(tmp_path / "run", asked, task=replace(RHYMES, build=Skewed))
+    run(tmp_path / "run", asked, task=changed(RHYMES, build=Skewed))
     found = state(tmp_path / "run")["model/tokens.input_mix.weights"]
     torch.testing.assert_close(found, torch.tensor([(1 - 2 * 0.5 * 0.1) ** 8, 0, 0]))
 
@@ -407,7 +419,7 @@ def test_a_run_of_another_task_is_told_as_that(tmp_path: Path) -> None:
     run(tmp_path / "run", recipe(epochs=1))
     asked = recipe(epochs=1).model_copy(update={"task": "tales"})
     with pytest.raises(ConfigError, match="run: is a run of the task rhymes, not of tales; name another run folder"):
-        run(tmp_path / "run", asked, task=replace(RHYMES, name="tales"))
+        run(tmp_path / "run", asked, task=changed(RHYMES, name="tales"))
 
 
 def test_a_long_value_is_told_in_part(tmp_path: Path, vectors: str) -> None:

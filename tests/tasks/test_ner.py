@@ -24,8 +24,8 @@ from toy_inputs import (
 from elmokit.errors import InputError
 from elmokit.metrics.tags import bio_to_bioul, bioul_rules, bioul_to_bio
 from elmokit.readers.conll2003 import TaggedSentence
-from elmokit.tasks.evaluation import believe, predict
-from elmokit.tasks.ner import TASK, ChainBelief, NERLabels, NERSettings, decode, read, read_text
+from elmokit.tasks.evaluation import compute_outputs, predict
+from elmokit.tasks.ner import TASK, ChainScores, NERLabels, NERSettings
 
 SIZES = {"hidden_dims": (12, 10), "dropout": 0.0}
 
@@ -72,10 +72,10 @@ def test_a_few_invented_sentences_are_learned_by_heart(place: str):
 def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str):
     labels, columns = TASK.learn_labels(TALES), make_columns(TASK, TALES, place=place)
     model = stir(make_model(TASK, columns, labels, **SIZES))
-    alone = [believe(TASK, model, columns, labels, [one], batch_size=1)[0] for one in TALES]
+    alone = [compute_outputs(TASK, model, columns, labels, [one], batch_size=1)[0] for one in TALES]
     with torch.no_grad():
-        together = model.believe(batch_of(TASK, TALES, labels, columns))
-        turned = model.believe(batch_of(TASK, TALES[::-1], labels, columns))[::-1]
+        together = model.outputs(batch_of(TASK, TALES, labels, columns))
+        turned = model.outputs(batch_of(TASK, TALES[::-1], labels, columns))[::-1]
     for one, *beliefs in zip(TALES, alone, together, turned, strict=True):
         for belief in beliefs:
             assert belief.emissions_TK.shape == (len(one.tokens), len(labels.tags))
@@ -88,7 +88,7 @@ def test_the_loss_is_the_sum_over_sentences_of_the_right_paths_share_by_brute_fo
     model = stir(make_model(TASK, columns, labels, **SIZES))
     batch = batch_of(TASK, examples, labels, columns)
     with torch.no_grad():
-        beliefs = model.believe(batch)
+        beliefs = model.outputs(batch)
     losses = []
     for one, belief in zip(examples, beliefs, strict=True):
         right = [labels.tags.index(tag) for tag in bio_to_bioul(one.tags)]
@@ -97,7 +97,7 @@ def test_the_loss_is_the_sum_over_sentences_of_the_right_paths_share_by_brute_fo
     assert model.loss(batch).item() == pytest.approx(np.sum(losses), rel=1e-4)
 
 
-def _score(belief: ChainBelief, path: Sequence[int]) -> float:
+def _score(belief: ChainScores, path: Sequence[int]) -> float:
     emitted = sum(float(belief.emissions_TK[place, tag]) for place, tag in enumerate(path))
     return emitted + sum(float(belief.transitions_KK[a, b]) for a, b in pairwise(path))
 
@@ -108,7 +108,7 @@ TAGS = ("O", "B-X", "I-X", "L-X", "U-X")
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_decoding_finds_the_best_of_all_paths_that_bioul_allows(length: int, seed: int):
     chance = np.random.default_rng(seed)
-    belief = ChainBelief(
+    belief = ChainScores(
         chance.normal(scale=2, size=(length, len(TAGS))).astype(np.float32),
         chance.normal(size=(len(TAGS), len(TAGS))).astype(np.float32),
     )
@@ -119,7 +119,7 @@ def test_decoding_finds_the_best_of_all_paths_that_bioul_allows(length: int, see
         if rules.start_K[path[0]] and rules.end_K[path[-1]] and all(rules.transitions_KK[path[:-1], path[1:]])
     ]
     best = max(allowed, key=lambda path: _score(belief, path))
-    found = decode(belief, TaggedSentence(("a",) * length, (), 0), NERLabels(tags=TAGS))
+    found = TASK.decode(belief, TaggedSentence(("a",) * length, (), 0), NERLabels(tags=TAGS))
     assert found == tuple(bioul_to_bio([TAGS[index] for index in best]))
 
 
@@ -143,10 +143,10 @@ def test_elmo_adds_its_mixes_and_what_is_wider_for_it_and_nothing_else(place: st
 def test_what_the_mix_of_a_place_gives_is_read(place: str):
     labels, columns = TASK.learn_labels(TALES), make_columns(TASK, TALES, place=place)
     model = stir(make_model(TASK, columns, labels, **SIZES))
-    before = believe(TASK, model, columns, labels, TALES, batch_size=6)
+    before = compute_outputs(TASK, model, columns, labels, TALES, batch_size=6)
     with torch.no_grad():
         getattr(model.tokens, f"{place}_mix").gamma.zero_()
-    after = believe(TASK, model, columns, labels, TALES, batch_size=6)
+    after = compute_outputs(TASK, model, columns, labels, TALES, batch_size=6)
     assert np.abs(before[0].emissions_TK - after[0].emissions_TK).max() > 1e-3
 
 
@@ -176,25 +176,25 @@ def test_a_type_that_is_not_learned_is_refused_by_name_in_training_and_named_bef
     labels = TASK.learn_labels([sentence("Ann/PER")])
     other = sentence("Rome/LOC is old")
     assert TASK.unknown_labels([other], labels) == {"LOC"}
-    with pytest.raises(InputError, match=r"^the tag 'U-LOC' is not one that the model learns; it knows O, B-PER"):
-        TASK.collate([other], labels, True)
-    assert TASK.collate([other], labels, False).tags_BT is None
+    with pytest.raises(InputError, match=r"^the tag 'U-LOC' is not in the training data; known: O, B-PER"):
+        TASK.collate([other], labels, labeled=True)
+    assert TASK.collate([other], labels, labeled=False).tags_BT is None
 
 
 def test_learning_from_sentences_without_tags_is_refused():
     labels = TASK.learn_labels(TALES)
     with pytest.raises(InputError, match="'Ann met Ben' has no tags"):
-        TASK.collate(read_text(["Ann met Ben"]), labels, True)
+        TASK.collate(TASK.read_text("Ann met Ben"), labels, labeled=True)
 
 
 def test_an_ensemble_goes_by_the_mean_of_the_scores():
     sure, unsure = (
-        ChainBelief(np.array([scores], dtype=np.float32), np.zeros((2, 2), dtype=np.float32))
+        ChainScores(np.array([scores], dtype=np.float32), np.zeros((2, 2), dtype=np.float32))
         for scores in ([9.0, 0.0], [0.0, 1.0])
     )
     labels, asked = NERLabels(tags=("O", "U-X")), TaggedSentence(("a",), (), 0)
-    assert decode(unsure, asked, labels) == ("B-X",)
-    assert decode(TASK.combine([sure, unsure, unsure]), asked, labels) == ("O",)
+    assert TASK.decode(unsure, asked, labels) == ("B-X",)
+    assert TASK.decode(TASK.combine([sure, unsure, unsure]), asked, labels) == ("O",)
 
 
 def test_entities_are_shown_in_brackets_and_listed_as_json():
@@ -205,16 +205,16 @@ def test_entities_are_shown_in_brackets_and_listed_as_json():
 
 
 def test_a_line_of_raw_text_is_a_sentence_without_tags():
-    assert read_text(["Ann left."]) == [TaggedSentence(("Ann", "left", "."), (), 0)]
+    assert TASK.read_text("Ann left.") == [TaggedSentence(("Ann", "left", "."), (), 0)]
 
 
 @pytest.mark.parametrize("line", ["", "   "])
 def test_a_line_without_words_is_refused(line: str):
-    with pytest.raises(InputError, match=r"^line 2 has no words"):
-        read_text(["Ann left.", line])
+    with pytest.raises(InputError, match=r"^no words in .* expected a sentence"):
+        TASK.read_text(line)
 
 
 def test_a_file_without_sentences_is_refused(tmp_path: Path):
     (tmp_path / "empty.conll").write_text("\n\n", "utf-8")
-    with pytest.raises(InputError, match=r"empty\.conll: no sentence"):
-        read(tmp_path / "empty.conll", True)
+    with pytest.raises(InputError, match=r"empty\.conll: no sentences"):
+        TASK.read_training(tmp_path / "empty.conll")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from toy import toy_model
-from toy_task import RHYMES, WORDS, recipe, verses
+from toy_task import RHYMES, WORDS, changed, recipe, verses
 
 from elmokit.cli.task_predictions import load_models
 from elmokit.embed.embedder import Embedder
@@ -22,7 +22,7 @@ from elmokit.errors import ConfigError, ElmokitError, OutputError, WeightsError
 from elmokit.model.bilm import BiLM
 from elmokit.readers.conll2003 import TaggedSentence
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
-from elmokit.tasks.evaluation import believe, predict_together
+from elmokit.tasks.evaluation import compute_outputs, predict_together
 from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import LoadedTask, SavedTask, SharedParts, build_model, load_task_model, save_task_model
@@ -102,7 +102,7 @@ def test_a_loaded_model_believes_what_it_did_in_training(tmp_path: Path, folder:
     assert (stored == live).float().mean() > 0.99  # both rounded; a value on the edge may be rounded either way
     torch.testing.assert_close(stored, live, atol=1e-3, rtol=1e-3)
     beliefs = [
-        believe(RHYMES, loaded.model, maker, loaded.labels, EXAMPLES, batch_size=4)
+        compute_outputs(RHYMES, loaded.model, maker, loaded.labels, EXAMPLES, batch_size=4)
         for maker in (columns, loaded.columns)
     ]
     for in_training, later in zip(*beliefs, strict=True):
@@ -128,13 +128,13 @@ def save_ensemble(folder: Path, bilm_seeds: Sequence[int]) -> list[Path]:
 
 def load_ensemble(folders: Sequence[Path], shared: SharedParts | None) -> list[LoadedTask]:
     """Their decisions are what they believe, so that any difference shows."""
-    task = replace(RHYMES, decode=lambda belief, _example, _labels: belief)
+    task = changed(RHYMES, decode=lambda belief, _example, _labels: belief)
     return [load_task_model(folder, expected_task=task, shared=shared) for folder in folders]
 
 
 def assert_believe_the_same(together: Sequence[LoadedTask], apart: Sequence[LoadedTask]) -> None:
     """That an ensemble believes, to the bit, the mean of what the others believe each by itself."""
-    alone = [believe(RHYMES, one.model, one.columns, one.labels, EXAMPLES, batch_size=4) for one in apart]
+    alone = [compute_outputs(RHYMES, one.model, one.columns, one.labels, EXAMPLES, batch_size=4) for one in apart]
     expected = [RHYMES.combine(of_models) for of_models in zip(*alone, strict=True)]
     found = predict_together(together, EXAMPLES, batch_size=4)
     assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
@@ -321,13 +321,13 @@ def test_what_is_no_model_of_the_task_is_refused_in_one_line(tmp_path: Path, fol
             load_task_model(path, expected_task=RHYMES)
         assert "\n" not in str(raised.value)
     with pytest.raises(WeightsError, match="is a model of the task rhymes, expected one of metre"):
-        load_task_model(folder, expected_task=replace(RHYMES, name="metre"))
-    with pytest.raises(WeightsError, match="the task 'rhymes', which is none of ours: coref, ner"):
+        load_task_model(folder, expected_task=changed(RHYMES, name="metre"))
+    with pytest.raises(WeightsError, match="the task 'rhymes', unknown to this elmokit; known: coref, ner"):
         load_task_model(folder)
 
 
 def test_the_table_has_the_six_tasks_of_the_paper() -> None:
     assert list(TASKS) == ["coref", "ner", "snli", "squad", "srl", "sst"]
     assert [get_task(name).name for name in TASKS] == list(TASKS)
-    with pytest.raises(ElmokitError, match="no task 'nre'; the tasks are coref, ner, snli, squad, srl, sst"):
+    with pytest.raises(ElmokitError, match="unknown task 'nre'; known: coref, ner, snli, squad, srl, sst"):
         get_task("nre")

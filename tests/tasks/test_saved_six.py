@@ -14,7 +14,7 @@ from elmokit.config import read_recipe
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.live_layers import LiveLayers
 from elmokit.tasks.columns import ColumnMaker
-from elmokit.tasks.evaluation import believe
+from elmokit.tasks.evaluation import compute_outputs
 from elmokit.tasks.materials import TaskData, gather_materials
 from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
@@ -53,7 +53,7 @@ def test_a_loaded_model_believes_what_it_did_before(home: Path, tmp_path: Path, 
     words = [f'words.file="{home / "data" / "glove.txt"}"', f'elmo.model="{home / "bilm"}"', "elmo.place=both"]
     recipe = read_recipe(TaskRecipe, home / "recipes" / f"{name}.toml", words)
     task = get_task(name)
-    examples = task.read(home / "data" / FILES[name], True)
+    examples = task.read_training(home / "data" / FILES[name])
     found = gather_materials(task, recipe, TaskData(examples, examples), tmp_path / "layers")
     live = LiveLayers(Embedder.from_pretrained(home / "bilm"))
     columns = ColumnMaker(recipe, found.vocab, vectors=found.vectors, layers=live)
@@ -62,12 +62,12 @@ def test_a_loaded_model_believes_what_it_did_before(home: Path, tmp_path: Path, 
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape))
-    before = believe(task, model, columns, found.labels, examples, batch_size=4)
+    before = compute_outputs(task, model, columns, found.labels, examples, batch_size=4)
     weights = dict(model.state_dict())
     saved = SavedTask(task, recipe, found.labels, found.vocab, found.vectors, found.bilm, weights)
     save_task_model(saved, tmp_path / "model", scores={})
     loaded = load_task_model(tmp_path / "model", expected_task=task)
-    after = believe(task, loaded.model, loaded.columns, loaded.labels, examples, batch_size=4)
+    after = compute_outputs(task, loaded.model, loaded.columns, loaded.labels, examples, batch_size=4)
     for example, one, other in zip(examples, before, after, strict=True):
         for left, right in zip(numbers(one), numbers(other), strict=True):
             np.testing.assert_array_equal(left, right)

@@ -57,7 +57,7 @@ PAIRS = [
 def distributions_of(model: nn.Module, pairs: list[TokenPair], place: str) -> np.ndarray:
     columns = make_columns(TASK, PAIRS, place=place)
     with torch.no_grad():
-        return np.stack(model.believe(batch_of(TASK, pairs, RELATIONS, columns, with_labels=False)))
+        return np.stack(model.outputs(batch_of(TASK, pairs, RELATIONS, columns, with_labels=False)))
 
 
 def small_model(place: str, **settings) -> SNLIModel:
@@ -192,10 +192,10 @@ def test_the_labels_learned_are_the_relations_that_occur():
 
 
 def test_a_batch_has_the_numbers_of_its_labels_and_an_unknown_one_is_refused():
-    assert TASK.collate(PAIRS[:4], RELATIONS, True).classes_B.tolist() == [0, 1, 2, 2]
-    assert TASK.collate([pair("a", "b")], RELATIONS, False).classes_B is None
-    with pytest.raises(InputError, match=r"the label 'entailment' is not one that the model learns; it knows neutral"):
-        TASK.collate(PAIRS, TASK.learn_labels(PAIRS[1:3]), True)
+    assert TASK.collate(PAIRS[:4], RELATIONS, labeled=True).classes_B.tolist() == [0, 1, 2, 2]
+    assert TASK.collate([pair("a", "b")], RELATIONS, labeled=False).classes_B is None
+    with pytest.raises(InputError, match=r"the label 'entailment' is not in the training data; known: neutral"):
+        TASK.collate(PAIRS, TASK.learn_labels(PAIRS[1:3]), labeled=True)
 
 
 def test_an_ensemble_decides_by_the_mean_of_the_distributions():
@@ -213,8 +213,8 @@ def write_pairs(path: Path, pairs: list[TokenPair]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("to_train_on", [True, False])
-def test_pairs_are_tokenised_from_raw_text_and_those_without_a_label_are_left_out(tmp_path, to_train_on):
+@pytest.mark.parametrize("read", [TASK.read, TASK.read_training])
+def test_pairs_are_tokenized_from_raw_text_and_those_without_a_label_are_left_out(tmp_path, read):
     parse = "( ( The bikers ) ( ( did n't ) ( stop . ) ) )"
     rows = [
         {"gold_label": "neutral", "sentence1": "The bikers didn't stop.", "sentence2": "They're late."},
@@ -222,16 +222,16 @@ def test_pairs_are_tokenised_from_raw_text_and_those_without_a_label_are_left_ou
     ]
     rows[0]["sentence1_binary_parse"] = parse
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    (found,) = TASK.read(tmp_path / "a.jsonl", to_train_on)
+    (found,) = read(tmp_path / "a.jsonl")
     assert found == pair("The bikers didn 't stop .", "They 're late .", "neutral")
-    assert found.premise == TASK.read_text(["The bikers didn't stop.\tx"])[0].premise
+    assert found.premise == TASK.read_text("The bikers didn't stop.\tx")[0].premise
     assert TASK.sequences(found) == ([found.premise], [found.hypothesis])
 
 
 @pytest.mark.parametrize("line", ["", "\t", "A man sleeps.", "A man sleeps.\t", " \tSomeone sleeps.", "a\tb\tc"])
 def test_a_line_that_is_no_pair_is_named(line):
-    with pytest.raises(InputError, match=r"line 2: .* is no pair of sentences; expected a premise, a tab and a hypoth"):
-        TASK.read_text(["A man sleeps.\tSomeone sleeps.", line])
+    with pytest.raises(InputError, match=r" is not a pair of sentences; expected a premise, a tab and a hypothesis"):
+        TASK.read_text(line)
 
 
 def test_a_prediction_is_shown_and_becomes_json():
@@ -273,7 +273,7 @@ def test_a_run_learns_and_its_saved_model_reads_what_a_person_types(tmp_path):
     assert isinstance(entries[-1], Finished)
     assert entries[-1].test == {"accuracy": 1.0}
     loaded = load_task_model(folder, expected_task=TASK)
-    typed = TASK.read_text(["a man runs\ta man moves", "two dogs fight over a bone\tdogs sleep"])
+    typed = [*TASK.read_text("a man runs\ta man moves"), *TASK.read_text("two dogs fight over a bone\tdogs sleep")]
     predictions = predict_together([loaded, loaded], typed, batch_size=2)
     assert [choice.label for choice in predictions] == ["entailment", "contradiction"]
 
@@ -298,7 +298,7 @@ def test_a_recipe_can_be_read(name):
     ],
 )
 def test_published_files_are_read_whole(data_dir, split, counts):
-    pairs = TASK.read(data_dir / "snli" / f"snli_1.0_{split}.jsonl.xz", split.startswith("train"))
+    pairs = TASK.read(data_dir / "snli" / f"snli_1.0_{split}.jsonl.xz")
     found = Counter(example.label for example in pairs)
     assert tuple(found[label] for label in LABELS) == counts
     assert all(example.premise and example.hypothesis for example in pairs)

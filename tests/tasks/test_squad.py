@@ -19,24 +19,21 @@ from elmokit.errors import ElmokitWarning, InputError
 from elmokit.readers.squad import Answer
 from elmokit.tasks.batches import make_batch
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
-from elmokit.tasks.evaluation import believe, evaluate, predict
+from elmokit.tasks.evaluation import compute_outputs, evaluate, predict
 from elmokit.tasks.inputs import InputSizes, TokenEncoder
 from elmokit.tasks.loop import train_task
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.recipe import CharSettings, ElmoSettings, TaskRecipe, TrainingSettings
 from elmokit.tasks.saved import build_model, load_task_model
 from elmokit.tasks.squad import (
-    MOST_TOKENS,
+    MAX_ANSWER_TOKENS,
     TASK,
     AskedParagraph,
     FoundAnswer,
     SquadLabels,
     SquadSettings,
     best_span,
-    decode,
     hold_out_contexts,
-    read,
-    read_text,
 )
 from elmokit.tasks.squad_tokens import tokenize_paragraph, tokenize_question
 from elmokit.tasks.task import Batch
@@ -136,14 +133,14 @@ def test_the_trainer_learns_what_holds_for_paragraphs_that_it_has_not_seen(tmp_p
     result = json.loads((tmp_path / "run" / "result.json").read_bytes())
     assert result["test"]["f1"] > 0.9
     loaded = load_task_model(folder, expected_task=TASK)
-    examples = read_text(["It rained in York. Eve has a shy hen.\tWho has the hen?"])
+    examples = TASK.read_text("It rained in York. Eve has a shy hen.\tWho has the hen?")
     (answer,) = predict(TASK, loaded.model, loaded.columns, loaded.labels, examples, batch_size=1)
     assert answer.text == "Eve"
 
 
 @pytest.mark.slow
 def test_the_loss_falls_on_real_questions(data_dir: Path):
-    examples = read(data_dir / "squad" / "test-small.json.xz", True)
+    examples = TASK.read_training(data_dir / "squad" / "test-small.json.xz")
     short = sorted(examples, key=lambda one: len(one.context.tokens))[:24]
     model, made = build(recipe(), short)
     losses = learn(model, batch_of(short, made), num_steps=25, rate=0.02)
@@ -158,11 +155,11 @@ def test_the_loss_falls_on_real_questions(data_dir: Path):
 def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | None):
     examples = tales(3)
     model, made = build(recipe(elmo=place), examples)
-    alone = [believe(TASK, model, made, LABELS, [one], batch_size=1)[0] for one in examples]
+    alone = [compute_outputs(TASK, model, made, LABELS, [one], batch_size=1)[0] for one in examples]
     model.eval()
     with torch.no_grad():
-        together = model.believe(batch_of(examples, made))
-        turned = model.believe(batch_of(examples[::-1], made))[::-1]
+        together = model.outputs(batch_of(examples, made))
+        turned = model.outputs(batch_of(examples[::-1], made))[::-1]
     for one, *beliefs in zip(examples, alone, together, turned, strict=True):
         for belief in beliefs:
             assert belief.shape == (2, len(one.context.tokens))
@@ -172,7 +169,7 @@ def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | 
 def test_start_and_end_are_each_a_distribution_over_tokens():
     examples = tales(1)
     model, made = build(recipe(), examples)
-    for belief in believe(TASK, model, made, LABELS, examples, batch_size=3):
+    for belief in compute_outputs(TASK, model, made, LABELS, examples, batch_size=3):
         np.testing.assert_allclose(np.exp(belief).sum(axis=1), 1.0, atol=1e-5)
 
 
@@ -233,7 +230,7 @@ def test_the_question_matters_and_so_does_its_last_word():
     context = "Ann has a red dog. Ben has a wet owl."
     examples = [asked(context, f"Who has the {pet}?") for pet in ("dog", "owl", "dog")]
     model, made = build(recipe(), tales(2))
-    first, other, again = believe(TASK, model, made, LABELS, examples, batch_size=3)
+    first, other, again = compute_outputs(TASK, model, made, LABELS, examples, batch_size=3)
     np.testing.assert_allclose(first, again, atol=1e-6)
     assert np.abs(first - other).max() > 1e-5
 
@@ -242,7 +239,7 @@ def test_the_loss_is_that_of_both_bounds_meant_over_questions():
     examples = tales(2)
     model, made = build(recipe(), examples)
     model.eval()
-    beliefs = believe(TASK, model, made, LABELS, examples, batch_size=6)
+    beliefs = compute_outputs(TASK, model, made, LABELS, examples, batch_size=6)
     losses = []
     for one, belief in zip(examples, beliefs, strict=True):
         answer = one.answers[0].text.split()
@@ -306,7 +303,7 @@ def test_of_equals_the_first_is_taken(length: int, seed: int):
 
 
 def test_an_answer_has_17_tokens_at_most_and_never_ends_before_it_begins():
-    assert MOST_TOKENS == 17
+    assert MAX_ANSWER_TOKENS == 17
     belief = np.full((2, 30), -9.0, dtype=np.float32)
     belief[0, 2] = belief[1, 18] = 0
     assert best_span(belief) == (2, 18)
@@ -319,11 +316,11 @@ def test_an_answer_has_17_tokens_at_most_and_never_ends_before_it_begins():
 
 def test_an_answer_is_the_text_as_it_stands_in_the_paragraph():
     context = "It cost  “five—six” dollars."
-    (example,) = read_text([f"{context}\tHow much?"])
+    (example,) = TASK.read_text(f"{context}\tHow much?")
     assert example.context.tokens == ("It", "cost", '"', "five", "--", "six", '"', "dollars", ".")
     belief = np.log(np.full((2, 9), 0.05, dtype=np.float32))
     belief[0, 2], belief[1, 6] = np.log(0.6), np.log(0.5)
-    found = decode(belief, example, LABELS)
+    found = TASK.decode(belief, example, LABELS)
     assert found == FoundAnswer("“five—six”", 9, 19, pytest.approx(0.3))
     assert context[found.start : found.end] == found.text
 
@@ -343,7 +340,7 @@ def test_a_visit_of_training_sees_one_answer_and_every_answer_has_its_turn():
     chance = np.random.default_rng(0)
     seen = [TASK.vary(example, chance) for _ in range(30)]
     assert {one.answers for one in seen} == {(answer,) for answer in example.answers}
-    bounds_B2 = TASK.collate(seen, LABELS, True).bounds_B2
+    bounds_B2 = TASK.collate(seen, LABELS, labeled=True).bounds_B2
     places = {"red dog": [3, 4], "dog": [4, 4], "a red dog": [2, 4]}
     assert bounds_B2.tolist() == [places[one.answers[0].text] for one in seen]
     assert TASK.vary(tales(1)[0], chance).answers == tales(1)[0].answers
@@ -351,14 +348,14 @@ def test_a_visit_of_training_sees_one_answer_and_every_answer_has_its_turn():
 
 def test_an_answer_within_words_is_learned_as_those_words():
     example = asked("Two backwards steps.", "Where to?", "wards st")
-    assert TASK.collate([example], LABELS, True).bounds_B2.tolist() == [[1, 2]]
+    assert TASK.collate([example], LABELS, labeled=True).bounds_B2.tolist() == [[1, 2]]
 
 
 def test_learning_a_question_without_an_answer_is_refused_and_predicting_one_is_not():
     example = asked("Ann has a dog.", "Who has the cat?", name="17b")
-    with pytest.raises(InputError, match=r"^question '17b' has no answer, but one is to be learned; leave it out$"):
-        TASK.collate([*tales(1)[:2], example], LABELS, True)
-    assert TASK.collate([example], LABELS, False).bounds_B2 is None
+    with pytest.raises(InputError, match=r"^question '17b' has no answer to train on; leave it out$"):
+        TASK.collate([*tales(1)[:2], example], LABELS, labeled=True)
+    assert TASK.collate([example], LABELS, labeled=False).bounds_B2 is None
 
 
 def test_scores_are_the_means_of_the_best_answers():
@@ -400,7 +397,7 @@ def entry(name: str, question: str, *answers: tuple[str, int]) -> dict[str, Any]
 
 def test_a_file_gives_an_example_a_question(tmp_path: Path):
     path = squad_file(tmp_path, ("Ann left. Ben didn't.", [entry("a", "Who left?", ("Ann", 0)), entry("b", "Who?")]))
-    first, second = read(path, False)
+    first, second = TASK.read(path)
     assert (first.id, second.id) == ("a", "b")
     assert first.context is second.context
     assert TASK.sequences(first) == (
@@ -413,35 +410,35 @@ def test_a_file_gives_an_example_a_question(tmp_path: Path):
 def test_to_train_on_every_question_needs_an_answer(tmp_path: Path):
     qas = [entry("a", "Who left?", ("Ann", 0)), entry("b", "Who?"), entry("c", "Why?")]
     path = squad_file(tmp_path, ("Ann left.", qas))
-    with pytest.raises(InputError, match=r"asked\.json: 2 of 3 questions have no answer, 'b' first, .* SQuAD 1\.1"):
-        read(path, True)
+    with pytest.raises(InputError, match=r"asked\.json: 2 of 3 questions have no answer, 'b' first; .* SQuAD 1\.1"):
+        TASK.read_training(path)
 
 
 def test_a_file_without_any_answer_is_refused_before_anything_is_learned(tmp_path: Path):
     path = squad_file(tmp_path, ("Ann left.", [entry("a", "Who?"), entry("b", "Why?")]))
     with pytest.raises(InputError, match=r"asked\.json: none of 2 questions has an answer to score against; give a"):
-        read(path, False)
+        TASK.read(path)
 
 
 @pytest.mark.parametrize(
     ("paragraph", "message"),
     [
-        (("Ann left.", [entry("a", " \u200b")]), r"question 'a': the question is ' \\u200b', which has no token"),
-        (("  ", [entry("a", "Who?")]), "question 'a': the paragraph is '  ', which has no token"),
-        (("Ann left.", [entry("a", "Who?", (" ", 3))]), "question 'a': the answer ' ' has no token; take it out"),
-        (("Ann left.", []), "there are no questions"),
+        (("Ann left.", [entry("a", " \u200b")]), r"question 'a': the question ' \\u200b' has no tokens"),
+        (("  ", [entry("a", "Who?")]), "question 'a': the paragraph '  ' has no tokens"),
+        (("Ann left.", [entry("a", "Who?", (" ", 3))]), "question 'a': the answer ' ' has no tokens; take it out"),
+        (("Ann left.", []), "asked.json: no questions"),
         (("Ann left.", [entry("a", "Who?", ("Ben", 0))]), "'Ben' is not at character 0"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, paragraph: Any, message: str):
     with pytest.raises(InputError, match=message):
-        read(squad_file(tmp_path, paragraph), False)
+        TASK.read(squad_file(tmp_path, paragraph))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "count"), [("train", 11_235), ("test", 3_335)])
 def test_the_published_questions_are_read_whole(data_dir: Path, part: str, count: int):
-    examples = read(data_dir / "squad" / f"{part}-small.json.xz", True)
+    examples = TASK.read_training(data_dir / "squad" / f"{part}-small.json.xz")
     assert len(examples) == count
     _, dev = hold_out_contexts(examples)
     assert 0.08 < len(dev) / count < 0.12
@@ -473,7 +470,8 @@ def test_two_paragraphs_are_the_fewest_to_split():
 
 def test_what_a_person_typed_is_predicted_and_shown():
     model, made = build(recipe(), tales(2))
-    examples = read_text(["Ann has a dog. Ben has none.\tWho has a dog?", "It rained.\tWhy?"])
+    lines = ["Ann has a dog. Ben has none.\tWho has a dog?", "It rained.\tWhy?"]
+    examples = [example for line in lines for example in TASK.read_text(line)]
     predictions = predict(TASK, model, made, LABELS, examples, batch_size=2)
     for example, prediction in zip(examples, predictions, strict=True):
         assert prediction.text == example.context.text[prediction.start : prediction.end] != ""
@@ -487,13 +485,13 @@ def test_what_a_person_typed_is_predicted_and_shown():
         ("Ann has a dog. Who has it?", "has 0 tabs; expected a paragraph, a tab and a question"),
         ("Ann\thas\tit?", "has 2 tabs"),
         ("", "has 0 tabs"),
-        ("Ann has a dog.\t", "line 2: the question is '', which has no token"),
-        ("\tWho?", "line 2: the paragraph is '', which has no token"),
+        ("Ann has a dog.\t", "the question '' has no tokens"),
+        ("\tWho?", "the paragraph '' has no tokens"),
     ],
 )
 def test_a_line_that_is_no_question_on_a_paragraph_is_refused(line: str, message: str):
-    with pytest.raises(InputError, match=f"^line 2: .*{message}|^{message}"):
-        read_text(["Ann has a dog.\tWho has it?", line])
+    with pytest.raises(InputError, match=message):
+        TASK.read_text(line)
 
 
 def test_an_answer_is_shown_in_its_surroundings():

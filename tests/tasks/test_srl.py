@@ -20,13 +20,13 @@ from elmokit.errors import InputError
 from elmokit.metrics.tags import bio_rules
 from elmokit.tasks.batches import make_batch
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
-from elmokit.tasks.evaluation import believe, predict
+from elmokit.tasks.evaluation import compute_outputs, predict
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.loop import train_task
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.recipe import CharSettings, ElmoSettings, TaskRecipe, TrainingSettings
 from elmokit.tasks.saved import build_model, load_task_model
-from elmokit.tasks.srl import TASK, RoleExample, SRLLabels, SRLSettings, decode, read, read_text
+from elmokit.tasks.srl import TASK, RoleExample, SRLLabels, SRLSettings
 from elmokit.tasks.task import Batch
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes" / "tasks"
@@ -35,7 +35,7 @@ NAMES = "ann ben cat dan eve".split()
 
 
 def example(marked: str, tags: str) -> RoleExample:
-    (made,) = read_text([marked])
+    (made,) = TASK.read_text(marked)
     return RoleExample(made.tokens, made.predicate, tuple(tags.split()))
 
 
@@ -112,14 +112,14 @@ def test_the_trainer_learns_what_holds_for_sentences_that_it_has_not_seen(tmp_pa
     result = json.loads((tmp_path / "run" / "result.json").read_bytes())
     assert result["test"]["f1"] > 0.95
     loaded = load_task_model(folder, expected_task=TASK)
-    asked = read_text(["dan was *fed* by cat"])
+    asked = TASK.read_text("dan was *fed* by cat")
     (tags,) = predict(TASK, loaded.model, loaded.columns, loaded.labels, asked, batch_size=1)
     assert TASK.show(asked[0], tags) == "[ARG1 dan] was *fed* [ARG0 by cat]"
 
 
 @pytest.mark.slow
 def test_the_loss_falls_on_real_sentences(data_dir: Path):
-    examples = read(data_dir / "srl" / "ewt-propbank-dev.conll.xz", False)[:200]
+    examples = TASK.read(data_dir / "srl" / "ewt-propbank-dev.conll.xz")[:200]
     short = [one for one in examples if len(one.tokens) <= 20]
     model, labels, made = build(recipe(), short)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -142,11 +142,11 @@ def test_the_loss_falls_on_real_sentences(data_dir: Path):
 def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | None):
     examples = tales(9)
     model, labels, made = build(recipe(elmo=place), examples)
-    alone = [believe(TASK, model, made, labels, [one], batch_size=1)[0] for one in examples]
+    alone = [compute_outputs(TASK, model, made, labels, [one], batch_size=1)[0] for one in examples]
     model.eval()
     with torch.no_grad():
-        together = model.believe(batch_of(examples, labels, made))
-        turned = model.believe(batch_of(examples[::-1], labels, made))[::-1]
+        together = model.outputs(batch_of(examples, labels, made))
+        turned = model.outputs(batch_of(examples[::-1], labels, made))[::-1]
     for one, *beliefs in zip(examples, alone, together, turned, strict=True):
         for belief in beliefs:
             assert belief.shape == (len(one.tokens), len(labels.tags))
@@ -156,7 +156,7 @@ def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | 
 def test_a_belief_is_a_distribution_over_tags_at_every_token():
     examples = tales(3)
     model, labels, made = build(recipe(), examples)
-    for belief in believe(TASK, model, made, labels, examples, batch_size=2):
+    for belief in compute_outputs(TASK, model, made, labels, examples, batch_size=2):
         np.testing.assert_allclose(np.exp(belief).sum(axis=1), 1.0, atol=1e-5)
 
 
@@ -164,7 +164,7 @@ def test_the_predicate_is_all_that_two_examples_of_a_sentence_differ_in():
     tokens = ("ann", "saw", "ben", "run")
     examples = [RoleExample(tokens, predicate, ("O",) * 4) for predicate in (1, 3, 1)]
     model, labels, made = build(recipe(), tales(3))
-    first, other, again = believe(TASK, model, made, labels, examples, batch_size=3)
+    first, other, again = compute_outputs(TASK, model, made, labels, examples, batch_size=3)
     np.testing.assert_allclose(first, again, atol=1e-6)
     assert np.abs(first - other).max() > 1e-3
 
@@ -173,7 +173,7 @@ def test_the_loss_is_the_mean_over_tokens_and_not_over_padding():
     examples = tales(3)
     model, labels, made = build(recipe(), examples)
     model.eval()
-    beliefs = believe(TASK, model, made, labels, examples, batch_size=3)
+    beliefs = compute_outputs(TASK, model, made, labels, examples, batch_size=3)
     right = [
         belief[place, labels.tags.index(tag)]
         for one, belief in zip(examples, beliefs, strict=True)
@@ -203,10 +203,10 @@ def test_elmo_adds_its_mixes_and_what_is_wider_for_it_and_nothing_else(place: st
 def test_what_the_mix_of_a_place_gives_is_read(place: str):
     examples = tales(3)
     model, labels, made = build(recipe(elmo=place), examples)
-    before = believe(TASK, model, made, labels, examples, batch_size=3)
+    before = compute_outputs(TASK, model, made, labels, examples, batch_size=3)
     with torch.no_grad():
         getattr(model.tokens, f"{place}_mix").gamma.zero_()
-    after = believe(TASK, model, made, labels, examples, batch_size=3)
+    after = compute_outputs(TASK, model, made, labels, examples, batch_size=3)
     assert np.abs(before[0] - after[0]).max() > 1e-3
 
 
@@ -266,12 +266,12 @@ def best_by_search(belief: np.ndarray, tags: Sequence[str]) -> tuple[str, ...]:
 def test_decoding_finds_the_best_of_all_paths_that_bio_allows(length: int, seed: int):
     belief = np.random.default_rng(seed).normal(scale=2, size=(length, len(TAGS))).astype(np.float32)
     asked = RoleExample(("a",) * length, 0, None)
-    assert decode(belief, asked, SRLLabels(tags=TAGS)) == best_by_search(belief, TAGS)
+    assert TASK.decode(belief, asked, SRLLabels(tags=TAGS)) == best_by_search(belief, TAGS)
 
 
 def test_a_tag_that_may_not_stand_there_is_never_predicted():
     belief = np.log(np.array([[0.1, 0.2, 0.7, 0.0001, 0.0001], [0.05, 0.05, 0.2, 0.0001, 0.7]], dtype=np.float32))
-    assert decode(belief, RoleExample(("a", "b"), 0, None), SRLLabels(tags=TAGS)) == ("B-ARG0", "I-ARG0")
+    assert TASK.decode(belief, RoleExample(("a", "b"), 0, None), SRLLabels(tags=TAGS)) == ("B-ARG0", "I-ARG0")
 
 
 def test_an_ensemble_goes_by_the_mean_of_the_probabilities():
@@ -283,7 +283,7 @@ def test_an_ensemble_goes_by_the_mean_of_the_probabilities():
         mean = TASK.combine([np.log(np.array([pair], dtype=np.float32)) for pair in pairs])
         assert mean.dtype == np.float32
         np.testing.assert_allclose(np.exp(mean), [np.mean(pairs, axis=0)], rtol=1e-6)
-        assert decode(mean, asked, labels) == (expected,)
+        assert TASK.decode(mean, asked, labels) == (expected,)
 
 
 # Scores
@@ -308,15 +308,15 @@ def test_a_role_that_is_not_learned_is_refused_by_name():
     labels = TASK.learn_labels([example("ann *saw* ben", "B-ARG0 B-V B-ARG1")])
     other = example("ann *saw* ben", "B-ARG0 B-V B-ARGM-TMP")
     assert TASK.unknown_labels([other], labels) == {"ARGM-TMP"}
-    with pytest.raises(InputError, match=r"^the role 'ARGM-TMP' is not .* it knows ARG0, ARG1, V$"):
-        TASK.collate([other], labels, True)
-    assert TASK.collate([other], labels, False).tags_N is None
+    with pytest.raises(InputError, match=r"^the role 'ARGM-TMP' is not .* known: ARG0, ARG1, V$"):
+        TASK.collate([other], labels, labeled=True)
+    assert TASK.collate([other], labels, labeled=False).tags_N is None
 
 
 def test_learning_from_examples_without_tags_is_refused():
     labels = TASK.learn_labels(tales(3))
     with pytest.raises(InputError, match="has no tags"):
-        TASK.collate(read_text(["ann *saw* ben"]), labels, True)
+        TASK.collate(TASK.read_text("ann *saw* ben"), labels, labeled=True)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_an_example_that_does_not_fit_together_is_refused(predicate: int, tags: 
 
 def test_what_a_person_typed_is_predicted_and_shown():
     model, labels, made = build(recipe(), tales(6))
-    asked = read_text(["ann *saw* ben who was *fed* by eve", "dan *ran*"])
+    asked = [*TASK.read_text("ann *saw* ben who was *fed* by eve"), *TASK.read_text("dan *ran*")]
     predictions = predict(TASK, model, made, labels, asked, batch_size=2)
     assert [len(tags) for tags in predictions] == [8, 8, 2]
     assert all("*" in TASK.show(one, tags) for one, tags in zip(asked, predictions, strict=True))

@@ -60,7 +60,7 @@ def small_model(place: str, **settings) -> SSTModel:
 def distributions_of(model: nn.Module, phrases: list[Phrase], place: str) -> np.ndarray:
     columns = make_columns(TASK, PHRASES, place=place)
     with torch.no_grad():
-        return np.stack(model.believe(batch_of(TASK, phrases, LABELS, columns, with_labels=False)))
+        return np.stack(model.outputs(batch_of(TASK, phrases, LABELS, columns, with_labels=False)))
 
 
 def read_alone(model: SSTModel, example: Phrase, place: str) -> Tensor:
@@ -171,10 +171,10 @@ def test_the_labels_learned_are_the_classes_that_occur():
 
 
 def test_a_batch_has_the_numbers_of_its_labels_and_an_unknown_one_is_refused():
-    assert TASK.collate(PHRASES[:4], LABELS, True).classes_B.tolist() == [0, 1, 1, 2]
-    assert TASK.collate([phrase("a")], LABELS, False).classes_B is None
-    with pytest.raises(InputError, match=r"the label 'neutral' is not one that the model learns; it knows very negat"):
-        TASK.collate(PHRASES, TASK.learn_labels(PHRASES[:3]), True)
+    assert TASK.collate(PHRASES[:4], LABELS, labeled=True).classes_B.tolist() == [0, 1, 1, 2]
+    assert TASK.collate([phrase("a")], LABELS, labeled=False).classes_B is None
+    with pytest.raises(InputError, match=r"the label 'neutral' is not in the training data; known: very negat"):
+        TASK.collate(PHRASES, TASK.learn_labels(PHRASES[:3]), labeled=True)
 
 
 def test_an_ensemble_decides_by_the_mean_of_the_distributions():
@@ -193,9 +193,9 @@ TREES = """\
 def test_training_sees_every_sentence_and_its_longer_parts(tmp_path):
     (tmp_path / "a.txt").write_text(TREES, "utf-8")
     sentences = [phrase("It doesn 't bore .", "positive"), phrase("Bad !", "negative")]
-    assert TASK.read(tmp_path / "a.txt", False) == sentences
+    assert TASK.read(tmp_path / "a.txt") == sentences
     # Of the parts only one has four tokens; a sentence may have fewer.
-    assert TASK.read(tmp_path / "a.txt", True) == [
+    assert TASK.read_training(tmp_path / "a.txt") == [
         sentences[0],
         phrase("doesn 't bore .", "very positive"),
         sentences[1],
@@ -210,14 +210,14 @@ def test_tokens_are_as_everyone_else_writes_them():
 
 def test_text_is_tokenised_like_the_treebank():
     expected = [phrase("It doesn 't bore ( much ) .")]
-    assert TASK.read_text(["It doesn't bore (much)."]) == expected
-    assert TASK.read_text(["It does n't bore -LRB- much -RRB- ."], TextRules(tokenized=True)) == expected
+    assert TASK.read_text("It doesn't bore (much).") == expected
+    assert TASK.read_text("It does n't bore -LRB- much -RRB- .", TextRules(tokenized=True)) == expected
 
 
 @pytest.mark.parametrize("line", ["", " \t "])
 def test_a_line_without_words_is_named(line):
-    with pytest.raises(InputError, match=r"line 2: no words; expected a sentence"):
-        TASK.read_text(["Fine.", line])
+    with pytest.raises(InputError, match=r"no words in .* expected a sentence"):
+        TASK.read_text(line)
 
 
 def test_a_prediction_is_shown_and_becomes_json():
@@ -263,7 +263,7 @@ def test_a_run_learns_and_its_saved_model_reads_what_a_person_types(tmp_path):
     assert isinstance(entries[-1], Finished)
     assert entries[-1].test == {"accuracy": 1.0}
     loaded = load_task_model(folder, expected_task=TASK)
-    typed = TASK.read_text(["good good good", "not good at all"])
+    typed = [*TASK.read_text("good good good"), *TASK.read_text("not good at all")]
     predictions = predict_together([loaded, loaded], typed, batch_size=2)
     assert [choice.label for choice in predictions] == ["very positive", "negative"]
 
@@ -288,7 +288,7 @@ def test_a_recipe_can_be_read(name):
     ],
 )
 def test_published_files_are_read_whole(data_dir, split, counts):
-    phrases = TASK.read(data_dir / "sst" / f"{split}.txt.xz", split == "train")
+    phrases = (TASK.read_training if split == "train" else TASK.read)(data_dir / "sst" / f"{split}.txt.xz")
     found = Counter(example.label for example in phrases)
     assert tuple(found[label] for label in CLASSES) == counts
     assert not any("\\" in token or "RB-" in token for example in phrases for token in example.tokens)

@@ -23,33 +23,33 @@ def test_tokenised_text_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize("name", ["ner", "sst"])
 def test_a_sentence_a_line(name: str) -> None:
-    (example,) = get_task(name).read_text(["don't stop."], TOKENIZED)
+    (example,) = get_task(name).read_text("don't stop.", TOKENIZED)
     assert example.tokens == ("don't", "stop.")
 
 
 def test_pairs() -> None:
-    (pair,) = get_task("snli").read_text(["don't stop.\tgo on."], TOKENIZED)
+    (pair,) = get_task("snli").read_text("don't stop.\tgo on.", TOKENIZED)
     assert (pair.premise, pair.hypothesis) == (("don't", "stop."), ("go", "on."))
 
 
 def test_marked_predicates_are_tokens_of_the_text() -> None:
-    first, second = get_task("srl").read_text(["She (then) *sold* it, and *ran*."], TOKENIZED)
+    first, second = get_task("srl").read_text("She (then) *sold* it, and *ran*.", TOKENIZED)
     assert first.tokens == ("She", "(then)", "sold", "it,", "and", "ran.")
     assert (first.predicate, second.predicate) == (2, 5)
 
 
 def test_a_documents_lines_are_sentences() -> None:
-    (document,) = get_task("coref").read_text(["Ann ran. Ben too.", "They won."], TOKENIZED)
+    (document,) = get_task("coref").read_text("Ann ran. Ben too.\nThey won.", TOKENIZED)
     assert [sentence.tokens for sentence in document.sentences] == [("Ann", "ran.", "Ben", "too."), ("They", "won.")]
 
 
 def test_questions_are_asked_of_raw_text_only() -> None:
     for rules in (TOKENIZED, FRENCH):
         with pytest.raises(InputError, match="without --tokenized and --language"):
-            get_task("squad").read_text(["A b.\tC?"], rules)
+            get_task("squad").read_text("A b.\tC?", rules)
 
 
 def test_every_task_reads_raw_text() -> None:
     lines = {"squad": "A b.\tC?", "snli": "A.\tB.", "srl": "A *b* c."}
     for name in TASKS:
-        assert get_task(name).read_text([lines.get(name, "A b.")], RAW_ENGLISH)
+        assert get_task(name).read_text(lines.get(name, "A b."), RAW_ENGLISH)

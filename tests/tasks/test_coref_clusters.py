@@ -1,30 +1,28 @@
 """From pairs' probabilities to clusters, of one model and of several."""
 
 import numpy as np
-from coref_stories import story
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elmokit.readers.conll2012 import Mention
-from elmokit.tasks.coref import CorefLabels
-from elmokit.tasks.coref_beliefs import CorefBelief, combine, decode
+from elmokit.tasks.coref_clusters import CorefOutput, link_mentions, mean_output
 from elmokit.tasks.coref_documents import Clusters
 
 A, B, C, D = (0, 0, 1), (0, 2, 4), (1, 0, 1), (2, 1, 2)
 Place = tuple[int, int, int]
 
 
-def belief(mentions: list[Place], pairs: dict[tuple[Place, Place], float]) -> CorefBelief:
+def belief(mentions: list[Place], pairs: dict[tuple[Place, Place], float]) -> CorefOutput:
     places = [[mentions.index(later), mentions.index(earlier)] for later, earlier in pairs]
-    return CorefBelief(
+    return CorefOutput(
         np.array(mentions, dtype=np.int64).reshape(-1, 3),
         np.array(places, dtype=np.int64).reshape(-1, 2),
         np.array(list(pairs.values()), dtype=np.float64),
     )
 
 
-def clusters(of: CorefBelief) -> Clusters:
-    return decode(of, story("a b c d", "e", "f g"), CorefLabels())
+def clusters(of: CorefOutput) -> Clusters:
+    return link_mentions(of)
 
 
 def test_links_are_followed_to_whole_clusters() -> None:
@@ -42,13 +40,13 @@ def test_none_wins_where_it_is_as_likely_as_the_best() -> None:
 def test_a_belief_without_pairs_or_mentions_has_no_clusters() -> None:
     assert clusters(belief([A, B], {})) == ()
     assert clusters(belief([], {})) == ()
-    assert clusters(combine([belief([], {}), belief([], {})])) == ()
+    assert clusters(mean_output([belief([], {}), belief([], {})])) == ()
 
 
 def test_a_span_that_a_model_dropped_has_no_antecedent_for_it() -> None:
     one = belief([A, B, C], {(C, A): 0.9, (B, A): 0.4})
     two = belief([A, C, D], {(C, A): 0.5, (D, C): 0.8})
-    both = combine([one, two])
+    both = mean_output([one, two])
     assert both.mentions_M3.tolist() == [list(place) for place in (A, B, C, D)]
     found = dict(zip(map(tuple, both.pairs_N2.tolist()), both.probabilities_N.tolist(), strict=True))
     assert {pair: round(value, 12) for pair, value in found.items()} == {(2, 0): 0.7, (1, 0): 0.2, (3, 2): 0.4}
@@ -59,11 +57,11 @@ def test_several_models_can_decide_what_none_of_them_did() -> None:
     two = belief([A, B, C], {(C, A): 0.0, (C, B): 0.45})
     assert clusters(one) == ((Mention(*A), Mention(*C)),)
     assert clusters(two) == ()
-    assert clusters(combine([one, two])) == ((Mention(*B), Mention(*C)),)
+    assert clusters(mean_output([one, two])) == ((Mention(*B), Mention(*C)),)
 
 
 @st.composite
-def beliefs(draw: st.DrawFn) -> CorefBelief:
+def beliefs(draw: st.DrawFn) -> CorefOutput:
     size = draw(st.integers(1, 6))
     mentions = sorted(draw(st.lists(st.sampled_from([(0, n, n + 1) for n in range(9)]), min_size=size, unique=True)))
     pairs = {}
@@ -75,7 +73,7 @@ def beliefs(draw: st.DrawFn) -> CorefBelief:
     return belief(mentions, pairs)
 
 
-def brute_force(of: CorefBelief) -> set[frozenset[int]]:
+def brute_force(of: CorefOutput) -> set[frozenset[int]]:
     """Join sets of mentions until nothing more can be joined."""
     sets = [{place} for place in range(len(of.mentions_M3))]
     for place in range(len(sets)):
@@ -90,7 +88,7 @@ def brute_force(of: CorefBelief) -> set[frozenset[int]]:
 
 
 @given(beliefs())
-def test_clusters_equal_those_of_brute_force(of: CorefBelief) -> None:
+def test_clusters_equal_those_of_brute_force(of: CorefOutput) -> None:
     places = {Mention(*row): place for place, row in enumerate(of.mentions_M3.tolist())}
     options = {}
     for (place, _), probability in zip(of.pairs_N2.tolist(), of.probabilities_N.tolist(), strict=True):
@@ -101,8 +99,8 @@ def test_clusters_equal_those_of_brute_force(of: CorefBelief) -> None:
 
 
 @given(beliefs())
-def test_a_model_with_itself_believes_the_same(of: CorefBelief) -> None:
-    for several in (combine([of]), combine([of, of, of])):
+def test_a_model_with_itself_believes_the_same(of: CorefOutput) -> None:
+    for several in (mean_output([of]), mean_output([of, of, of])):
         assert np.array_equal(several.mentions_M3, of.mentions_M3)
         order = np.lexsort((of.pairs_N2[:, 1], of.pairs_N2[:, 0]))
         assert np.array_equal(several.pairs_N2, of.pairs_N2[order])
