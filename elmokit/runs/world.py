@@ -59,6 +59,9 @@ class World:
         return range(self.rank * share, (self.rank + 1) * share)
 
 
+ALONE = World(rank=0, size=1, device=torch.device("cpu"))
+
+
 @contextmanager
 def join_world() -> Iterator[World]:
     """Meet the other processes of a ``torchrun``, if this is one."""

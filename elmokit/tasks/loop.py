@@ -21,7 +21,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from elmokit.atomic import remove_leftovers, write_json
@@ -32,7 +31,7 @@ from elmokit.runs.journal import Journal, open_journal
 from elmokit.runs.layout import CHECKPOINTS, MODEL, RECIPE
 from elmokit.runs.saving import background_writer
 from elmokit.runs.seeds import seeded
-from elmokit.runs.world import World
+from elmokit.runs.world import ALONE
 from elmokit.tasks.batches import TrainingBatches, prefetched
 from elmokit.tasks.evaluation import evaluate, predict, warn_of_unknown_labels
 from elmokit.tasks.materials import Materials, TaskData, all_sequences, gather_materials
@@ -58,7 +57,6 @@ LAYERS, RESULT = "layers", "result.json"
 LOG_EVERY = 20  # steps that a line of the log is the mean of
 SECONDS_AT_RISK = 600.0  # of work that a crash may cost, between two looks at the development data
 NUM_CHECKPOINTS = 2
-ALONE = World(rank=0, size=1, device=torch.device("cpu"))
 
 
 def train_task(

@@ -1,0 +1,150 @@
+"""A comparison encoder on disk: a folder. No pickle in it.
+
+config.json          format, version, kind, sizes
+model.safetensors    weights
+vocab.txt            words of context2vec
+vectors/             static vectors of CoVe
+README.md            model card
+SHA256SUMS           hashes of what is loaded
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import PositiveInt
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from elmokit.atomic import atomic_folder
+from elmokit.config import FrozenConfig, parse_config
+from elmokit.encoders.context2vec import Context2Vec
+from elmokit.encoders.cove import CoVeEncoder, from_published
+from elmokit.encoders.layer_sources import Context2VecLayers, CoVeLayers, LoadedEncoder
+from elmokit.encoders.static_vectors import Lowering, StaticVectors
+from elmokit.errors import InputError, WeightsError
+from elmokit.text.vocab import read_vocab
+from elmokit.weights.folder import is_replaceable, write_tensors
+from elmokit.weights.options import read_json_object
+from elmokit.weights.saved import check_shapes, shapes_of
+from elmokit.weights.sums import SUMS, check_sums, write_sums
+
+FORMAT: Final = "elmokit.encoder"
+CONFIG, TENSORS, VOCAB, VECTORS, CARD = "config.json", "model.safetensors", "vocab.txt", "vectors", "README.md"
+KNOWN_FILES = {CONFIG, TENSORS, VOCAB, VECTORS, CARD, SUMS}
+WINDOW_SENTENCES = 2048
+MAX_POSITIONS = 16_384
+
+Layers = NDArray[np.float32]
+
+
+class EncoderConfig(FrozenConfig):
+    """The content of config.json."""
+
+    format: Literal["elmokit.encoder"] = FORMAT
+    version: Literal[1] = 1
+    kind: Literal["cove", "context2vec"]
+    lower: Lowering = "always"
+    word_dim: PositiveInt
+    hidden_dim: PositiveInt
+    context_dim: PositiveInt | None = None
+
+
+def save_encoder(encoder: LoadedEncoder, folder: str | Path, *, description: str) -> None:
+    """Save an encoder as a folder; an older one of ours there is replaced."""
+    folder = Path(folder)
+    module = encoder.encoder if isinstance(encoder, CoVeLayers) else encoder.model
+    with atomic_folder(folder, replace=is_replaceable(folder, form=FORMAT, known_files=KNOWN_FILES)) as new:
+        names = [CONFIG, TENSORS]
+        if isinstance(encoder, CoVeLayers):
+            encoder.vectors.save(new / VECTORS)
+        else:
+            (new / VOCAB).write_bytes(encoder.vocab.to_text().encode())
+            names.append(VOCAB)
+        (new / CONFIG).write_text(json.dumps(_config_of(encoder).model_dump(mode="json"), indent=2) + "\n", "utf-8")
+        tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in module.state_dict().items()}
+        write_tensors(tensors, new / TENSORS, folder)
+        (new / CARD).write_text(f"# {folder.resolve().name}\n\n{description}\n", "utf-8")
+        write_sums(new, names)
+
+
+def load_encoder(folder: str | Path) -> LoadedEncoder:
+    """Load an encoder that `save_encoder` saved, and verify its hashes."""
+    folder = Path(folder)
+    config = parse_config(EncoderConfig, read_json_object(folder / CONFIG), source=str(folder / CONFIG))
+    check_sums(folder, (CONFIG, TENSORS, *((VOCAB,) if config.kind == "context2vec" else ())))
+    weights = _read_tensors(folder / TENSORS)
+    if config.kind == "cove":
+        encoder = CoVeEncoder(config.word_dim, config.hidden_dim)
+        _load_weights(encoder, weights, folder)
+        return CoVeLayers(encoder, StaticVectors.load(folder / VECTORS), lower=config.lower)
+    vocab = read_vocab(folder / VOCAB)
+    if config.context_dim is None:
+        raise WeightsError(f"{folder / CONFIG}: no context_dim; get the folder again")
+    model = Context2Vec(
+        len(vocab),
+        (vocab.bos_id, vocab.eos_id),
+        word_dim=config.word_dim,
+        hidden_dim=config.hidden_dim,
+        context_dim=config.context_dim,
+    )
+    _load_weights(model, weights, folder)
+    return Context2VecLayers(model, vocab)
+
+
+def is_encoder(folder: str | Path) -> bool:
+    """Return whether a folder holds a comparison encoder."""
+    path = Path(folder) / CONFIG
+    return path.is_file() and read_json_object(path).get("format") == FORMAT
+
+
+def load_published_cove(path: str | Path, vectors: StaticVectors, *, lower: Lowering = "never") -> CoVeLayers:
+    """Load the published file of CoVe, a pickled state dict, without running code that it may hold.
+
+    Args:
+        path: The file, such as ``wmtlstm-8f474287.pth``.
+        vectors: Vectors that the encoder was trained on: GloVe 840B, 300 wide.
+        lower: How words are looked up.
+    """
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise WeightsError(f"{path}: cannot be read as a state dict: {error}; download it again") from error
+    if not isinstance(tensors, Mapping) or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise WeightsError(f"{path}: holds no state dict of tensors; expected the published file of CoVe")
+    encoder = from_published(tensors, source=str(path))
+    if encoder.lower.input_size != vectors.width:
+        raise InputError(
+            f"static vectors are {vectors.width} wide; {path} expects {encoder.lower.input_size}: use GloVe 840B"
+        )
+    return CoVeLayers(encoder, vectors, lower=lower)
+
+
+def _config_of(encoder: LoadedEncoder) -> EncoderConfig:
+    if isinstance(encoder, CoVeLayers):
+        width, hidden_dim = encoder.vectors.width, encoder.encoder.hidden_dim
+        return EncoderConfig(kind="cove", lower=encoder.lower, word_dim=width, hidden_dim=hidden_dim)
+    model = encoder.model
+    return EncoderConfig(
+        kind="context2vec",
+        word_dim=model.left_words.embedding_dim,
+        hidden_dim=model.left.hidden_size,
+        context_dim=model.output.out_features,
+    )
+
+
+def _load_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
+    check_shapes(shapes_of(weights), shapes_of(module.state_dict()), source=str(folder / TENSORS))
+    module.load_state_dict(dict(weights))
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{path}: cannot be read: {error}; get the folder again") from error
