@@ -77,8 +77,9 @@ def find_neighbors(
 ) -> list[Neighborhood]:
     """Find the ``k`` tokens of a text nearest to each query: any tokens, or with ``same_word`` the query's own word.
 
-    Of equal sentences the first counts, and a query never finds itself. Of equally near tokens the earlier comes first.
-    ``progress`` hears how many sentences were read, and how many tokens were embedded.
+    A query's own sentence is left out, wherever the text has it. Of equal sentences the first counts, and of equally
+    near tokens the earlier comes first. ``progress`` is called with the numbers of sentences read and of tokens
+    embedded.
     """
     if k < 1:
         raise InputError(f"k {k}; expected 1 or more")
@@ -92,6 +93,8 @@ def find_neighbors(
     for sentence in _embed(embedder, sentences, words, layer, progress):
         similarities_PQ = sentence.vectors_PD @ queries_QD.T
         for column, one in enumerate(nearest):
+            if sentence.tokens == one.query.tokens:  # its words share the query's context, and would crowd out others
+                continue
             for row in np.flatnonzero(similarities_PQ[:, column] > one.least):
                 occurrence = Occurrence(sentence.tokens, sentence.positions[row], sentence.number)
                 if not same_word or occurrence.token == one.query.token:
@@ -162,7 +165,7 @@ class _Nearest:
         self.query = query
         self._k = k
         self._heap: list[tuple[float, int, Neighbor]] = []  # the least similar first, the last of equals
-        self._places: set[Place] = {query.place}
+        self._places: set[Place] = set()
         self._num_offered = 0
 
     @property
