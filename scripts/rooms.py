@@ -37,6 +37,7 @@ LINES = {
     "config": ("validated settings", "model sizes, recipes"),
     "atomic": ("files", "published whole or not at all"),
     "extras": ("optional dependencies", "a missing one is named with its pip command"),
+    "forking": ("forked processes", "fresh locks and threads in the child"),
     "locking": ("folders", "used by one process at a time"),
     "errors": ("exceptions", "one tree"),
 }

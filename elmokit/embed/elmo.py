@@ -15,6 +15,7 @@ from elmokit.embed.state import StartStates, State
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLM, BiLMState, PaddedLayers
 from elmokit.model.scalar_mix import LayerNorm, ScalarMix
+from elmokit.model.uncompiled import uncompiled
 from elmokit.weights.bundled import EN_SMALL
 from elmokit.weights.source import Source, build_bilm, load_saved
 from elmokit.weights.start_state import stored_state
@@ -125,6 +126,7 @@ class Elmo(nn.Module):
         return ElmoOutput([self.dropout(vectors_BTD) for vectors_BTD in mixed], mask_BT)
 
 
+@uncompiled
 def read_layers(bilm: BiLM, char_ids_BTC: Tensor, states: StartStates) -> PaddedLayers:
     """Run padded sentences from the states that are due; gradients flow only into a biLM that is trained."""
     padded: PaddedLayers = bilm(char_ids_BTC, states.begin(bilm, len(char_ids_BTC)))

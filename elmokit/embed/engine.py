@@ -5,9 +5,7 @@ The token layer is computed once a word, the LSTMs do no work on padding, and ea
 Shapes: W distinct words, F filters, P width of a token vector, N positions of all sentences.
 """
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -18,7 +16,7 @@ from elmokit.embed.token_cache import TokenCache
 from elmokit.errors import InputError
 from elmokit.kernels.library import CharTables, available, build_char_tables, load
 from elmokit.model.bilm import BiLM, BiLMState, RaggedLayers
-from elmokit.model.directions import direction_executor
+from elmokit.model.directions import DirectionThreads
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm
@@ -58,14 +56,11 @@ class Engine:
             self._tables = build_char_tables(
                 encoder.char_embedding, encoder.filters(), activation=encoder.config.activation
             )
-        self._executor = self._make_executor()
-        self._process = os.getpid()
+        self._threads = DirectionThreads(self.device)
 
     @torch.inference_mode()
     def run(self, sentences: Sequence[Sequence[str]], start: BiLMState) -> EngineRun:
         """Read tokenised sentences between their boundaries."""
-        if self._process != os.getpid():  # forked: the threads stayed behind
-            self._executor, self._process = self._make_executor(), os.getpid()
         bounded = [[BOS_WORD, *sentence, EOS_WORD] for sentence in sentences]
         distinct: dict[str, int] = {}
         places = [distinct.setdefault(word, len(distinct)) for sentence in bounded for word in sentence]
@@ -73,17 +68,15 @@ class Engine:
         vectors_WP = self.cache.look_up(list(distinct), self._encode)
         tokens_NP = vectors_WP[torch.tensor(places, device=self.device)]
         lengths = [len(sentence) for sentence in bounded]
-        return EngineRun(self.bilm.run(tokens_NP, lengths, start, executor=self._executor), lengths)
-
-    def _make_executor(self) -> Executor | None:
-        return direction_executor() if self.device.type == "cpu" else None
+        return EngineRun(self.bilm.run(tokens_NP, lengths, start, executor=self._threads.executor), lengths)
 
     def _encode(self, words: list[str]) -> Tensor:
         if len(words) < WORTH_TWO_THREADS:
             return self._encode_part(words)
         size = min(WORDS_AT_ONCE, -(-len(words) // 2))
         parts = [words[first : first + size] for first in range(0, len(words), size)]
-        return torch.cat(list((map if self._executor is None else self._executor.map)(self._encode_part, parts)))
+        executor = self._threads.executor
+        return torch.cat(list((map if executor is None else executor.map)(self._encode_part, parts)))
 
     @torch.inference_mode()
     def _encode_part(self, words: list[str]) -> Tensor:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from elmokit.forking import renew_in_children
+
 NUM_BYTES = 16 * 2**20
 
 
@@ -24,6 +26,7 @@ class TokenCache:
         self._vectors_SP = torch.full((self.num_slots, dim), torch.nan, dtype=torch.float32, device=device)
         self._slots: dict[str, int] = {}  # the word that was asked for longest ago comes first
         self._lock = threading.Lock()
+        renew_in_children(self)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -32,6 +35,12 @@ class TokenCache:
         """Forget every word."""
         with self._lock:
             self._slots.clear()
+
+    def renew_after_fork(self) -> None:
+        """Replace the lock. If a thread of the parent held it, the slots may not agree with the vectors: empty them."""
+        if self._lock.locked():
+            self._slots.clear()
+        self._lock = threading.Lock()
 
     def look_up(self, words: Sequence[str], compute: Callable[[list[str]], Tensor]) -> Tensor:
         """Return the vectors of different words, (W, P); those not known are computed, all in one call."""

@@ -17,6 +17,7 @@ from elmokit.errors import InputError
 from elmokit.model.char_encoder import CharEncoder
 from elmokit.model.lstm import LSTMStack, LSTMState, StackRun
 from elmokit.model.packing import Packing, invert, plan_packing
+from elmokit.model.uncompiled import uncompiled
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class BiLM(nn.Module):
         """The state of rows that have read nothing."""
         return BiLMState(self.forward_lstm.zero_state(num_rows), self.backward_lstm.zero_state(num_rows))
 
+    @uncompiled
     def encode_tokens(self, char_ids_WC: Tensor) -> Tensor:
         """Return the token layer of words, (W, P), from their shifted character ids."""
         expected = self.config.char_encoder.max_chars
@@ -99,6 +101,7 @@ class BiLM(nn.Module):
         vectors_WP: Tensor = self.char_encoder(char_ids_WC)
         return vectors_WP
 
+    @uncompiled
     def run(
         self, tokens_NP: Tensor, lengths: Sequence[int], start: BiLMState, *, executor: Executor | None = None
     ) -> RaggedLayers:
@@ -119,6 +122,7 @@ class BiLM(nn.Module):
         final = BiLMState(forward.final, backward.final).select(invert(packing.rows_B))
         return RaggedLayers(_gather_layers(tokens_NP, forward.outputs, backward.outputs, packing), final)
 
+    @uncompiled
     def forward(self, char_ids_BTC: Tensor, start: BiLMState | None = None) -> PaddedLayers:
         """Run padded sentences given without boundaries; the result has them: T + 2 positions."""
         mask_BT = sentence_mask(char_ids_BTC)

@@ -16,6 +16,7 @@ from elmokit.kernels.library import Kernels
 from elmokit.model.char_pool import TablePool
 from elmokit.model.highway import Highway
 from elmokit.model.products import ReadyProducts, apply_linear, kernels_for
+from elmokit.model.uncompiled import uncompiled
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 BUCKET = 4  # words are grouped by length in steps of this many characters
@@ -48,6 +49,7 @@ class CharEncoder(nn.Module):
             nn.init.normal_(self.projection.weight, std=math.sqrt(1.0 / self.config.num_filters))
             nn.init.zeros_(self.projection.bias)
 
+    @uncompiled
     def forward(self, char_ids_WC: Tensor) -> Tensor:
         """Return the words' token vectors, (W, P)."""
         kernels = kernels_for(self.char_embedding)

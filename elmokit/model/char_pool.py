@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elmokit.kernels.library import Kernels, build_char_tables, conv_gradients
+from elmokit.model.uncompiled import uncompiled
 
 
 class TablePool(torch.autograd.Function):
@@ -38,6 +39,7 @@ class TablePool(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @uncompiled
     def backward(ctx: Any, pooled_grad_WF: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of the characters' vectors, the filters and their biases."""
         char_ids_WC, winners_WF, pooled_WF, char_embedding, *weights = ctx.saved_tensors

@@ -1,4 +1,8 @@
-"""One thread per direction of a biLM, each on one core."""
+"""One thread per direction of a biLM, each on one core.
+
+A forked child runs both directions in one thread, and torch on one core: the threads of the parent, OpenMP's among
+them, do not exist in the child, and the first operation that needed them would wait forever.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,11 +12,28 @@ from typing import Any, TypeVar
 
 import torch
 
+from elmokit.forking import call_in_children, renew_in_children
+
 _setting_threads = threading.Lock()
+_left_behind: list[Executor] = []  # of a parent process; the end of such an executor would wait for its threads
+
+
+class DirectionThreads:
+    """The executor for both directions of one model; None on a GPU, with one core, and in a forked child."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.executor = direction_executor() if device.type == "cpu" else None
+        renew_in_children(self)
+
+    def renew_after_fork(self) -> None:
+        """Drop the threads, which stayed in the parent."""
+        if self.executor is not None:
+            _left_behind.append(self.executor)
+            self.executor = None
 
 
 def direction_executor() -> Executor | None:
-    """Two threads of one core each, one a direction; none where torch is told to use one core."""
+    """Start two threads of one core each, one per direction; None where torch is limited to one core."""
     with _setting_threads:
         num_threads = torch.get_num_threads()
     return single_core_threads(2) if num_threads > 1 else None
@@ -51,6 +72,15 @@ def direction_threads(device: torch.device) -> Iterator[Executor | None]:
         if executor is not None:
             executor.shutdown()
 
+
+def _use_one_core() -> None:
+    global _setting_threads
+    _setting_threads = threading.Lock()
+    if torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
+
+
+call_in_children(_use_one_core)
 
 Found = TypeVar("Found")
 

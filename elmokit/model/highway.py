@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from elmokit.kernels.library import Kernels
 from elmokit.model.products import ReadyProducts, apply_linear, kernels_for, learns
+from elmokit.model.uncompiled import uncompiled
 
 
 class Highway(nn.Module):
@@ -32,6 +33,7 @@ class Highway(nn.Module):
         nn.init.constant_(self.gate.bias, -2.0)  # starts near the identity
         self.ready = ReadyProducts()
 
+    @uncompiled
     def forward(self, inputs_WF: Tensor) -> Tensor:
         """Return the mix, (W, F)."""
         kernels = None if torch.is_autocast_enabled(inputs_WF.device.type) else kernels_for(inputs_WF)
@@ -68,6 +70,7 @@ class _LearningMix(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @uncompiled
     def backward(ctx: Any, mixed_grad_WF: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of inputs, weights and biases."""
         gate_WF, transform_WF, inputs_WF, gate_weight, transform_weight = ctx.saved_tensors

@@ -28,6 +28,7 @@ from elmokit.model.products import (
     exact_product,
     rounded_product,
 )
+from elmokit.model.uncompiled import uncompiled
 
 FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
 Drop = Callable[[Tensor], Tensor]
@@ -285,6 +286,7 @@ class _TrainableLSTM(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @uncompiled
     def backward(ctx: Any, outputs_grad_NP: Tensor, *_state_grads: None) -> tuple[Tensor | None, ...]:
         inputs_NP, input_weight_GP, recurrent_weight_GP, projection_PC, gates_NG, cells_NC, squashed_NC, outputs_NP = (
             ctx.saved_tensors

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from elmokit.model.products import kernels_for
+from elmokit.model.uncompiled import uncompiled
 
 PIECE_BYTES = 4 * 2**20  # of logits at once: what is near the processor, for they are read several times
 FEWEST_ROWS = 128  # of logits at once, whatever they take: they share a visit to all words' weights
@@ -27,6 +28,7 @@ class Softmax(nn.Module):
         self.bias = nn.Parameter(torch.zeros(num_words))
         nn.init.normal_(self.weight, std=dim**-0.5)
 
+    @uncompiled
     @torch.no_grad()
     def negative_log_probs(self, hidden_NP: Tensor, targets_N: Tensor) -> Tensor:
         """How surprising each target is, in nats, (N,), over the whole vocabulary.
@@ -67,6 +69,7 @@ class LossGrads:
     bias_R: Tensor
 
 
+@uncompiled
 @torch.no_grad()
 def full_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor) -> LossGrads:
     """Cross-entropy over the whole vocabulary."""
@@ -74,6 +77,7 @@ def full_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor) -> LossGra
     return _cross_entropy(softmax, hidden_NP, targets_N, every_V, softmax.bias, softmax.weight, softmax.bias[targets_N])
 
 
+@uncompiled
 @torch.no_grad()
 def sampled_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor, candidates: Candidates) -> LossGrads:
     """Cross-entropy against sampled words, each logit less ln of its expected count, as in TensorFlow.

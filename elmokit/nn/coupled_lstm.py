@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from elmokit.model.cell import advance_cell, cell_backward
 from elmokit.model.packing import steps_of
 from elmokit.model.products import exact_product
+from elmokit.model.uncompiled import uncompiled
 from elmokit.nn.basic import check_dropout, draw_mask
 from elmokit.nn.padding import plan_padded
 
@@ -37,6 +38,7 @@ class CoupledBiLSTM(nn.Module):
         self.backward_layer = CoupledLSTMLayer(input_dim, hidden_dim)
         self.dropout = check_dropout(dropout)
 
+    @uncompiled
     def forward(self, inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
         """Return forward and backward outputs, (B, T, 2 H), zero on padding."""
         packing = plan_padded(mask_BT)
@@ -130,6 +132,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @uncompiled
     def backward(ctx: Any, outputs_grad_NH: Tensor) -> tuple[Tensor | None, ...]:
         inputs_NP, input_weight_RP, recurrent_weight_RH, initial_cell_H, drop_BH, gates_NG, read_NH, cells_NH = (
             ctx.saved_tensors

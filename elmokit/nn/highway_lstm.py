@@ -20,6 +20,7 @@ from elmokit.model.cell import advance_cell, cell_backward
 from elmokit.model.lstm import FORGET_BIAS
 from elmokit.model.packing import steps_of
 from elmokit.model.products import exact_product
+from elmokit.model.uncompiled import uncompiled
 from elmokit.nn.basic import check_dropout, draw_mask
 from elmokit.nn.padding import plan_padded
 
@@ -39,6 +40,7 @@ class HighwayLSTM(nn.Module):
         self.layers = nn.ModuleList(HighwayLSTMLayer(width, hidden_dim) for width in widths)
         self.dropout = check_dropout(dropout)
 
+    @uncompiled
     def forward(self, inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
         """Return the last layer's outputs, (B, T, H), zero on padding."""
         packing = plan_padded(mask_BT)
@@ -127,6 +129,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @uncompiled
     def backward(ctx: Any, outputs_grad_NH: Tensor) -> tuple[Tensor | None, ...]:
         inputs_NP, input_weight_GP, recurrent_weight_RH, drop_BH, gates_NG, cells_NH, squashed_NH, outputs_NH = (
             ctx.saved_tensors
