@@ -42,8 +42,8 @@ from elmokit.model.char_encoder import CharEncoder
 from elmokit.model.directions import direction_threads
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import LSTMLayer, LSTMStack, LSTMState
-from elmokit.pretrain.batches import DirectionBatch, TrainingBatch, TrainingBatches
-from elmokit.pretrain.optimizer import RunOptimizer
+from elmokit.pretrain.batches import DirectionBatch, PretrainBatch, PretrainBatches
+from elmokit.pretrain.optimizer import PretrainOptimizer
 from elmokit.pretrain.recipe import TrainingSettings
 from elmokit.pretrain.step import compute_gradients
 from elmokit.text.preparation import prepare_corpus
@@ -97,9 +97,9 @@ class Ours(Side):
         super().__init__(size)
         self.executor = executor
         settings = TrainingSettings(steps=1, clip_norm=CLIP, learning_rate=RATE)
-        self.optimizer = RunOptimizer(self.model, settings, sampled=True)
+        self.optimizer = PretrainOptimizer(self.model, settings, sampled=True)
 
-    def step(self, batch: TrainingBatch) -> float:
+    def step(self, batch: PretrainBatch) -> float:
         """Learn from a batch; return the summed loss."""
         result = compute_gradients(
             self.model,
@@ -123,7 +123,7 @@ class Plain(Side):
         self.dense = torch.optim.Adagrad(self.model.bilm.parameters(), lr=RATE, initial_accumulator_value=1.0)
         self.sparse = torch.optim.Adagrad(softmax, lr=RATE, initial_accumulator_value=1.0)
 
-    def step(self, batch: TrainingBatch) -> float:
+    def step(self, batch: PretrainBatch) -> float:
         """Learn from a batch; return the summed loss."""
         bilm = self.model.bilm
         self.model.zero_grad()
@@ -217,7 +217,7 @@ def main() -> None:
         vocab = Vocab(["<S>", "</S>", "<UNK>", *words[: NUM_WORDS - 3]])
         for name in names:
             size = SIZES[name]
-            batches = TrainingBatches(
+            batches = PretrainBatches(
                 corpus,
                 vocab,
                 num_rows=size.num_rows,
@@ -235,7 +235,7 @@ def main() -> None:
         arguments.save.write_text(report.to_markdown(), "utf-8")
 
 
-def compare(name: str, size: Size, batches: TrainingBatches, rounds: int, executor: Executor | None) -> list[Row]:
+def compare(name: str, size: Size, batches: PretrainBatches, rounds: int, executor: Executor | None) -> list[Row]:
     ours, plain = Ours(size, executor), Plain(size)
     first = next(batches)
     losses = ours.step(first), plain.step(first)
@@ -273,7 +273,7 @@ def give_back_memory() -> None:
             set_option(option, value)
 
 
-def shares(label: str, size: Size, ours: Ours, batch: TrainingBatch, rounds: int, whole: float) -> list[Row]:
+def shares(label: str, size: Size, ours: Ours, batch: PretrainBatch, rounds: int, whole: float) -> list[Row]:
     """Where our step's time goes, and how near the LSTMs come to the machine's limit."""
     bilm, executor = ours.model.bilm, ours.executor
     parts = (

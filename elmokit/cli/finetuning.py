@@ -106,15 +106,10 @@ def _tune(
     from elmokit.pretrain.finetune import finetune as tune
     from elmokit.pretrain.finetune import work_folder
     from elmokit.pretrain.recipe import Recipe
-    from elmokit.runs.world import join_world
     from elmokit.weights.folder import has_softmax
 
     stop = threading.Event()
-    with (
-        run_shown(Recipe(training=settings.training)) as shown,
-        stop_by_signal(stop) as begin_to_listen,
-        join_world() as world,
-    ):
+    with run_shown(Recipe(training=settings.training)) as shown, stop_by_signal(stop) as begin_to_listen:
         report = _reporter(shown, has_softmax=has_softmax(source), rows=settings.training.num_rows)
 
         def hear(entry: "RunPlan | LogLine | HeldOut") -> None:
@@ -127,7 +122,6 @@ def _tune(
             data,
             output,
             settings=settings,
-            world=world,
             report=hear,
             stop=stop,
             num_workers=num_workers,

@@ -43,7 +43,7 @@ class DirectionBatch:
 
 
 @dataclass(frozen=True)
-class TrainingBatch:
+class PretrainBatch:
     """What one process reads in one step."""
 
     step: int
@@ -51,12 +51,12 @@ class TrainingBatch:
     forward: DirectionBatch
     backward: DirectionBatch
 
-    def to(self, device: torch.device) -> "TrainingBatch":
+    def to(self, device: torch.device) -> "PretrainBatch":
         """The same on a device."""
-        return TrainingBatch(self.step, self.char_ids_WC.to(device), self.forward.to(device), self.backward.to(device))
+        return PretrainBatch(self.step, self.char_ids_WC.to(device), self.forward.to(device), self.backward.to(device))
 
 
-class TrainingBatches:
+class PretrainBatches:
     """The batches of a run, from any step on."""
 
     def __init__(
@@ -90,7 +90,7 @@ class TrainingBatches:
         for stream, cursor in zip(self._streams, cursors, strict=True):
             stream.resume(cursor)
 
-    def __next__(self) -> TrainingBatch:
+    def __next__(self) -> PretrainBatch:
         step = self._streams[0].step
         texts = [next(stream) for stream in self._streams]
         mine = slice(self._rows.start, self._rows.stop)
@@ -102,7 +102,7 @@ class TrainingBatches:
             for index, text in enumerate(texts)
         )
         char_ids_WC = torch.from_numpy(self._corpus.char_ids(distinct_W).astype(np.int64))
-        return TrainingBatch(step, char_ids_WC, forward, backward)
+        return PretrainBatch(step, char_ids_WC, forward, backward)
 
     def _direction(
         self, step: int, index: int, places_N: NDArray[np.int64], all_targets_TR: NDArray[np.int64]

@@ -5,32 +5,32 @@ from collections.abc import Callable
 from elmokit.embed.state import StartStates
 from elmokit.model.directions import direction_threads
 from elmokit.pretrain.progress import HeldOut
-from elmokit.pretrain.state import Trainer
+from elmokit.pretrain.state import PretrainState
 from elmokit.score.perplexity import NUM_ROWS, check_measurable, first_sentences, measure_sentences
 from elmokit.text.corpus import Corpus
 from elmokit.text.vocab import Vocab
 
-SHORT_NAME = 12  # digits of a fingerprint
+SHORT_FINGERPRINT = 12  # hexadecimal digits
 
 
-def held_out_look(corpus: Corpus, vocab: Vocab, *, max_tokens: int) -> Callable[[Trainer], HeldOut]:
-    """How a training run looks at held-out text: sentence by sentence, ``warm``, shared among all processes."""
+def heldout_evaluation(corpus: Corpus, vocab: Vocab, *, max_tokens: int) -> Callable[[PretrainState], HeldOut]:
+    """Return a function that measures held-out perplexity sentence by sentence, ``warm``, shared by all ranks."""
     corpus = first_sentences(corpus, max_tokens)
 
-    def look(trainer: Trainer) -> HeldOut:
-        model, world = trainer.model, trainer.world
+    def evaluate(state: PretrainState) -> HeldOut:
+        model, world = state.model, state.world
         check_measurable(model, corpus, vocab, NUM_ROWS)
         states = StartStates("warm", warm=None)
         with direction_threads(world.device) as executor:
             found = measure_sentences(model, corpus, vocab, states, NUM_ROWS, world, executor)
         return HeldOut(
-            step=trainer.step,
+            step=state.step,
             forward_perplexity=found.forward,
             backward_perplexity=found.backward,
             perplexity=found.arithmetic_mean,
             geometric_mean=found.geometric_mean,
             unknown_share=found.unknown_share,
-            text=f"{corpus.fingerprint[:SHORT_NAME]}, {corpus.num_tokens} words",
+            text=f"{corpus.fingerprint[:SHORT_FINGERPRINT]}, {corpus.num_tokens} words",
         )
 
-    return look
+    return evaluate

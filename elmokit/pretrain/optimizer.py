@@ -27,7 +27,7 @@ class RowGradients:
     bias_R: Tensor
 
 
-class RunOptimizer:
+class PretrainOptimizer:
     """Clips all gradients by their common norm, then moves the weights."""
 
     def __init__(self, model: LanguageModel, settings: TrainingSettings, *, sampled: bool) -> None:

@@ -1,4 +1,4 @@
-"""A pretraining run between two steps: the model, and everything that the next step follows from."""
+"""A pretraining run between two steps: the model and everything else that the next step depends on."""
 
 import math
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from torch import Tensor
 
 from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.batches import TrainingBatches
+from elmokit.pretrain.batches import PretrainBatches
 from elmokit.pretrain.distributed import gather_rows, sum_gradients
 from elmokit.pretrain.dropout import RowDropout
-from elmokit.pretrain.optimizer import RunOptimizer
+from elmokit.pretrain.optimizer import PretrainOptimizer
 from elmokit.pretrain.recipe import Recipe, TrainingSettings
 from elmokit.pretrain.resume_check import ResumeKey, precision_on, recipe_key
 from elmokit.pretrain.step import compute_gradients
@@ -24,23 +24,23 @@ from elmokit.text.corpus import Corpus
 from elmokit.text.streams import Cursor
 from elmokit.text.vocab import Vocab
 
-LAST_SHARE = 0.05  # of the learning rate, at the end of a schedule that falls
+LAST_SHARE = 0.05  # of the peak learning rate, at the end of a decaying schedule
 DIRECTION_KEYS = {"forward": 0, "backward": 1}
 DROPOUT_KEY = 1
 
 
 @dataclass(frozen=True)
 class StepLoss:
-    """What one step of all processes found."""
+    """Losses of one step, over all ranks."""
 
-    forward: float  # per target, in nats; of the sampled softmax where that is what is trained
+    forward: float  # per target, in nats; of the sampled softmax if that is trained
     backward: float
     gradient_norm: float
     learning_rate: float
 
 
-class Trainer:
-    """Learns step by step; can be copied to a checkpoint and restored from one between any two steps."""
+class PretrainState:
+    """Model, optimizer, batches and LSTM state of a run; saved to and restored from checkpoints between two steps."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Trainer:
         model: LanguageModel | None = None,
         frozen_bilm: bool = False,
     ) -> None:
-        """``model`` is one to go on from, changed in place; with ``frozen_bilm`` its softmax alone learns."""
+        """Start a run. A given ``model`` is trained in place; with ``frozen_bilm`` only its softmax is trained."""
         settings = recipe.training
         self.frozen_bilm = frozen_bilm
         self.recipe, self.corpus, self.vocab, self.world = recipe, corpus, vocab, world
@@ -61,14 +61,14 @@ class Trainer:
             torch.manual_seed(settings.seed)
             model = LanguageModel.untrained(recipe.model, len(vocab)) if model is None else model
         self.model = model.to(world.device)
-        self.model.bilm.pack_weights()  # for what is read without learning: held-out text, or all if it is frozen
+        self.model.bilm.pack_weights()  # for reading without gradients: held-out text, or all if frozen
         self.mixed = precision_on(world.device, settings) == "bf16"
         if self.mixed:
             self.model.bilm.forward_lstm.mix_precision()
             self.model.bilm.backward_lstm.mix_precision()
-        self.optimizer = RunOptimizer(self.model, settings, sampled=self.num_negatives is not None)
+        self.optimizer = PretrainOptimizer(self.model, settings, sampled=self.num_negatives is not None)
         self.rows = world.rows(settings.num_rows)
-        self.batches = TrainingBatches(
+        self.batches = PretrainBatches(
             corpus,
             vocab,
             num_rows=settings.num_rows,
@@ -77,64 +77,64 @@ class Trainer:
             seed=settings.seed,
             rows=self.rows,
         )
-        self.state = self.model.bilm.zero_state(len(self.rows))
+        self.lstm_state = self.model.bilm.zero_state(len(self.rows))
         self.num_steps = planned_steps(settings, corpus)
         self.step = 0
-        self.seconds = 0.0  # that the run took, over all its pieces
+        self.seconds = 0.0  # over all sessions of the run
         self.best: float | None = None  # held-out perplexity
-        self.best_text: str | None = None  # whose perplexity that is
-        self.stop_asked = False  # in any process
+        self.best_text: str | None = None  # the held-out text that it belongs to
+        self.stop_requested = False  # on any rank
 
     @property
     def is_over(self) -> bool:
-        """Whether the recipe says that it is enough."""
+        """Whether the run has reached its steps, epochs or hours."""
         hours = self.recipe.training.hours
         steps_done = self.num_steps is not None and self.step >= self.num_steps
         return steps_done or (hours is not None and self.seconds >= 3600 * hours)
 
     def train_step(self, executor: Executor | None, *, seconds: float, stop: bool) -> StepLoss:
-        """Learn from the next batch. ``seconds`` is the run's clock before it; ``stop`` asks that it be the last."""
+        """Train on the next batch. ``seconds`` is the run's clock before it; ``stop`` requests that it be the last."""
         settings = self.recipe.training
         batch = next(self.batches).to(self.world.device)
 
         def drop(direction: str) -> RowDropout:
-            # One number more than the negatives' key has: the two must not be drawn from the same stream.
+            # One number longer than the negatives' key, so that the two never share a random stream.
             key = (settings.seed, self.step, DIRECTION_KEYS[direction], DROPOUT_KEY)
             return RowDropout(settings.dropout, num_rows=settings.num_rows, rows=self.rows, key=key)
 
-        # Half of each direction's mean loss, times the unrolled steps: bilm-tf scales so, and it decides
-        # what the clip cuts and how fast Adagrad slows down.
+        # Half of each direction's mean loss, times the unrolled steps, as in bilm-tf. The scale decides what the clip
+        # cuts and how fast Adagrad slows down.
         scale = 0.5 / settings.num_rows
         result = compute_gradients(
             self.model,
             batch,
-            self.state,
+            self.lstm_state,
             drop=drop,
             scale=scale,
             executor=executor,
             mixed=self.mixed,
             frozen_bilm=self.frozen_bilm,
         )
-        # The first process's clock and anyone's wish to stop travel with the losses, so that all end at one step.
+        # The first rank's clock and every rank's request to stop travel with the losses: all ranks end at one step.
         clock = torch.tensor([seconds if self.world.is_first else 0.0, float(stop)], device=self.world.device)
         shared = torch.cat([torch.stack([result.forward_loss, result.backward_loss]).float(), clock])
         sum_gradients(self.model, result.softmax_rows, shared, self.world)
         rate = learning_rate(settings, self.step, self.num_steps)
         norm = self.optimizer.step(result.softmax_rows, rate)
-        self.state = result.final
+        self.lstm_state = result.final
         self.step += 1
         forward, backward, self.seconds, stops = shared.tolist()
-        self.stop_asked = stops > 0
+        self.stop_requested = stops > 0
         num_targets = settings.num_rows * settings.unroll_steps
         return StepLoss(forward / num_targets, backward / num_targets, norm, rate)
 
-    def note_perplexity(self, found: float, text: str) -> bool:
-        """Note a held-out perplexity, and return whether it is the best; those of another ``text`` do not count."""
-        # A checkpoint of an older version does not say which text its best was of: it is taken for this one.
+    def record_perplexity(self, perplexity: float, text: str) -> bool:
+        """Record a held-out perplexity; return whether it is the best so far on this ``text``."""
+        # Checkpoints of older versions do not name the text of their best perplexity; it is assumed to be this one.
         is_other_text = self.best_text not in (None, text)
-        is_best = self.best is None or is_other_text or found < self.best
+        is_best = self.best is None or is_other_text or perplexity < self.best
         if is_best:
-            self.best = found
+            self.best = perplexity
         self.best_text = text
         return is_best
 
@@ -143,13 +143,13 @@ class Trainer:
 
         ``unlogged`` are the steps that are not in the log yet, with their seconds.
         """
-        state = gather_rows(self.state, self.world)
+        lstm_state = gather_rows(self.lstm_state, self.world)
         if not self.world.is_first:
             return None
         tensors = {
             **{f"model/{name}": tensor for name, tensor in self.model.state_dict().items()},
             **{f"optimizer/{name}": tensor for name, tensor in self.optimizer.tensors().items()},
-            **{f"state/{name}": tensor for name, tensor in state.parts().items()},
+            **{f"state/{name}": tensor for name, tensor in lstm_state.parts().items()},
         }
         facts = {
             "seconds": self.seconds,
@@ -169,7 +169,7 @@ class Trainer:
         self.optimizer.load(parts["optimizer"])
         mine = torch.arange(self.rows.start, self.rows.stop)
         whole = BiLMState.from_parts(parts["state"]).select(mine)
-        self.state = BiLMState.from_parts({name: part.to(device) for name, part in whole.parts().items()})
+        self.lstm_state = BiLMState.from_parts({name: part.to(device) for name, part in whole.parts().items()})
         self.batches.resume([Cursor(**_as_tuples(values)) for values in checkpoint.facts["cursors"]])
         self.step, self.seconds = checkpoint.step, checkpoint.facts["seconds"]
         self.best, self.best_text = checkpoint.facts["best"], checkpoint.facts.get("best_text")
@@ -181,7 +181,7 @@ class Trainer:
 
 
 def planned_steps(settings: TrainingSettings, corpus: Corpus) -> int | None:
-    """How many steps the run has; None if only hours end it."""
+    """Return the number of steps of the run, or None if only hours end it."""
     per_epoch = corpus.num_targets / (settings.num_rows * settings.unroll_steps)
     ends = [settings.steps] if settings.steps is not None else []
     if settings.epochs is not None:
@@ -190,7 +190,7 @@ def planned_steps(settings: TrainingSettings, corpus: Corpus) -> int | None:
 
 
 def learning_rate(settings: TrainingSettings, step: int, num_steps: int | None) -> float:
-    """The rate at a step, counted from 0."""
+    """Return the learning rate of a step, counted from 0."""
     if step < settings.warmup_steps:
         return settings.learning_rate * (step + 1) / settings.warmup_steps
     if settings.schedule == "constant" or num_steps is None:

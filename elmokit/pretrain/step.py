@@ -19,7 +19,7 @@ from elmokit.model.directions import run_both
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import Drop, LSTMStack, LSTMState
 from elmokit.model.softmax import LossGrads, Softmax, full_loss, sampled_loss
-from elmokit.pretrain.batches import DirectionBatch, TrainingBatch
+from elmokit.pretrain.batches import DirectionBatch, PretrainBatch
 from elmokit.pretrain.optimizer import RowGradients
 
 
@@ -42,7 +42,7 @@ class _DirectionRun:
 
 def compute_gradients(
     model: LanguageModel,
-    batch: TrainingBatch,
+    batch: PretrainBatch,
     start: BiLMState,
     *,
     drop: Callable[[str], Drop],
@@ -99,7 +99,7 @@ def _run_direction(
 
 
 def _softmax_gradients(
-    softmax: Softmax, batch: TrainingBatch, forward: LossGrads, backward: LossGrads, scale: float
+    softmax: Softmax, batch: PretrainBatch, forward: LossGrads, backward: LossGrads, scale: float
 ) -> RowGradients | None:
     """One row for each word that any process touched; where that is every word, set the whole gradient instead."""
     if batch.forward.rows is None or batch.backward.rows is None:

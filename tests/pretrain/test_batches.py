@@ -7,7 +7,7 @@ import pytest
 import torch
 from toy import toy_corpus
 
-from elmokit.pretrain.batches import DirectionBatch, TrainingBatch, TrainingBatches
+from elmokit.pretrain.batches import DirectionBatch, PretrainBatch, PretrainBatches
 from elmokit.pretrain.negatives import draw_negatives
 from elmokit.text.corpus import Corpus
 from elmokit.text.streams import RowStreams
@@ -26,17 +26,17 @@ def vocab(corpus: Corpus) -> Vocab:
     return Vocab.from_counts(corpus.word_counts(), min_count=2)  # leaves many unknown
 
 
-def make(corpus: Corpus, vocab: Vocab, *, rows: range = range(NUM_ROWS), negatives: int | None = 7) -> TrainingBatches:
-    return TrainingBatches(
+def make(corpus: Corpus, vocab: Vocab, *, rows: range = range(NUM_ROWS), negatives: int | None = 7) -> PretrainBatches:
+    return PretrainBatches(
         corpus, vocab, num_rows=NUM_ROWS, unroll_steps=UNROLL, num_negatives=negatives, seed=5, rows=rows
     )
 
 
-def directions(batch: TrainingBatch) -> dict[str, DirectionBatch]:
+def directions(batch: PretrainBatch) -> dict[str, DirectionBatch]:
     return {"forward": batch.forward, "backward": batch.backward}
 
 
-def take(batches: TrainingBatches, count: int) -> list[TrainingBatch]:
+def take(batches: PretrainBatches, count: int) -> list[PretrainBatch]:
     return [next(batches) for _ in range(count)]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from published import PublishedModel
-from toy import TEXT, toy_model, toy_recipe, toy_trainer
+from toy import TEXT, toy_model, toy_recipe, toy_state
 
 from elmokit.embed.embedder import Embedder
 from elmokit.errors import ConfigError, InputError, OutputError
@@ -162,22 +162,24 @@ def test_a_tuning_that_was_stopped_ends_with_the_same_bits(
 
 
 def test_sums_of_a_pretraining_run_make_smaller_steps(data: DataSettings, tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, toy_recipe(negatives=20))
+    state = toy_state(tmp_path, toy_recipe(negatives=20))
     (tmp_path / "run").mkdir()
-    train(trainer, tmp_path / "run", look=None, save_best=lambda _: None, report=lambda _: None, stop=threading.Event())
-    save_language_model(trainer.model, trainer.vocab, tmp_path / "lm")
+    train(
+        state, tmp_path / "run", evaluate=None, save_best=lambda _: None, report=lambda _: None, stop=threading.Event()
+    )
+    save_language_model(state.model, state.vocab, tmp_path / "lm")
     one_step = LEARN.model_copy(update={"epochs": None, "steps": 1, "dropout": 0.0})
     moved = {}
-    assert trainer.recipe.softmax.kind == "sampled"  # which nothing but the run says: the words are few
-    fresh = FinetuneSettings(training=one_step, softmax=trainer.recipe.softmax)
+    assert state.recipe.softmax.kind == "sampled"  # which nothing but the run says: the words are few
+    fresh = FinetuneSettings(training=one_step, softmax=state.recipe.softmax)
     kept = FinetuneSettings(training=one_step, run_dir=tmp_path / "run")
     for name, settings in (("fresh", fresh), ("kept", kept)):
         finetune(tmp_path / "lm", data, tmp_path / name, settings=settings)
         after = load_language_model(tmp_path / name).model.softmax.weight
-        moved[name] = float((after - trainer.model.softmax.weight).norm().detach())
+        moved[name] = float((after - state.model.softmax.weight).norm().detach())
     assert 0 < moved["kept"] < 0.97 * moved["fresh"]
     adam = FinetuneSettings(training=one_step.model_copy(update={"optimizer": "adam"}), run_dir=tmp_path / "run")
-    with pytest.raises(ConfigError, match="its optimiser was adagrad, and now it is adam; only Adagrad can go on"):
+    with pytest.raises(ConfigError, match="its optimizer was adagrad, now it is adam; only Adagrad"):
         finetune(tmp_path / "lm", data, tmp_path / "other", settings=adam)
     full = kept.model_copy(update={"softmax": SoftmaxSettings(kind="full")})
     with pytest.raises(ConfigError, match="another kind of softmax"):
@@ -218,7 +220,7 @@ def test_other_epochs_of_the_output_layer_are_told_and_the_default_may_be_writte
     settings = FinetuneSettings(training=LEARN)
     source, output = published_model.pair, tmp_path / "out"
     finetune(source, data, output, settings=settings, report=stop_after(0, stop), stop=stop)
-    with pytest.raises(ConfigError, match=r"began with 1\.0 epochs of the new output layer alone, not 2\.0"):
+    with pytest.raises(ConfigError, match=r"started with 1\.0 epochs of the new output layer alone, not 2\.0"):
         finetune(source, data, output, settings=settings.model_copy(update={"softmax_epochs": 2.0}))
     assert finetune(source, data, output, settings=settings.model_copy(update={"softmax_epochs": 1.0})).is_finished
 
@@ -265,23 +267,24 @@ def tune_in_process(rank: int, folder: Path, data: DataSettings, output: Path, p
         return load(checkpoints)
 
     tuning.load_newest = load_slowly
-    with ranks.join_world() as world:
-        settings = FinetuneSettings(training=LEARN, run_dir=folder.parent / "run")
-        assert finetune(folder, data, output, settings=settings, world=world).is_finished
+    settings = FinetuneSettings(training=LEARN, run_dir=folder.parent / "run")
+    assert finetune(folder, data, output, settings=settings).is_finished
 
 
 @pytest.mark.slow
 def test_processes_wait_for_one_that_loads_slowly(data: DataSettings, tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, toy_recipe(steps=3))
+    state = toy_state(tmp_path, toy_recipe(steps=3))
     (tmp_path / "run").mkdir()
-    train(trainer, tmp_path / "run", look=None, save_best=lambda _: None, report=lambda _: None, stop=threading.Event())
-    save_language_model(trainer.model, trainer.vocab, tmp_path / "lm")
+    train(
+        state, tmp_path / "run", evaluate=None, save_best=lambda _: None, report=lambda _: None, stop=threading.Event()
+    )
+    save_language_model(state.model, state.vocab, tmp_path / "lm")
     data = data.model_copy(update={"heldout": data.train})
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     torch.multiprocessing.spawn(tune_in_process, args=(tmp_path / "lm", data, tmp_path / "tuned", port), nprocs=2)
-    assert load_language_model(tmp_path / "tuned").vocab.words == trainer.vocab.words
+    assert load_language_model(tmp_path / "tuned").vocab.words == state.vocab.words
 
 
 def test_settings_without_effect_are_refused(
@@ -298,7 +301,7 @@ def test_settings_without_effect_are_refused(
 def test_a_folder_that_is_no_model_is_not_touched(folder: Path, data: DataSettings, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
-    with pytest.raises(OutputError, match="not a model of ours"):
+    with pytest.raises(OutputError, match="not an elmokit model"):
         finetune(folder, data, tmp_path / "mine")
     with pytest.raises(InputError, match="no inputs"):
         finetune(folder, DataSettings(), tmp_path / "out")

@@ -8,16 +8,16 @@ from toy import toy_model, toy_recipe
 
 from elmokit.errors import ConfigError
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.optimizer import RowGradients, RunOptimizer
+from elmokit.pretrain.optimizer import PretrainOptimizer, RowGradients
 
 NUM_WORDS = 20
 
 
-def make(optimizer: str, *, sampled: bool, clip_norm: float | None = None) -> tuple[LanguageModel, RunOptimizer]:
+def make(optimizer: str, *, sampled: bool, clip_norm: float | None = None) -> tuple[LanguageModel, PretrainOptimizer]:
     torch.manual_seed(0)
     model = LanguageModel.untrained(toy_model(), NUM_WORDS)
     settings = toy_recipe(optimizer=optimizer, clip_norm=clip_norm).training
-    return model, RunOptimizer(model, settings, sampled=sampled)
+    return model, PretrainOptimizer(model, settings, sampled=sampled)
 
 
 def draw(model: LanguageModel, step: int) -> RowGradients:
@@ -75,7 +75,7 @@ def test_a_norm_below_the_clip_is_left_alone() -> None:
 @pytest.mark.parametrize("sampled", [True, False], ids=["sampled", "full"])
 @pytest.mark.parametrize("name", list(TORCHS))
 def test_what_it_remembers_goes_on_exactly_in_a_new_one(name: str, sampled: bool) -> None:
-    def move(model: LanguageModel, optimizer: RunOptimizer, step: int) -> None:
+    def move(model: LanguageModel, optimizer: PretrainOptimizer, step: int) -> None:
         rows = draw(model, step)
         if not sampled:
             set_whole(model, rows)

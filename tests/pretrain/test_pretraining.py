@@ -206,7 +206,7 @@ def test_one_sentence_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (DataSettings(), "names no text"),
+        (DataSettings(), "names no training text"),
         (DataSettings(train="none*.txt"), r"none\*\.txt: no file has such a name"),
         (DataSettings(train="none.txt"), r"none\.txt: no such file"),
         (DataSettings(train="empty.txt"), "no sentence in"),

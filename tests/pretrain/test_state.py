@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from toy import TEXT, toy_model, toy_recipe, toy_trainer
+from toy import TEXT, toy_model, toy_recipe, toy_state
 
 from elmokit.errors import ConfigError, ElmokitWarning, OutputError
-from elmokit.pretrain.heldout import held_out_look
+from elmokit.pretrain.heldout import heldout_evaluation
 from elmokit.pretrain.loop import train
 from elmokit.pretrain.progress import HeldOut, LogLine, RunPlan
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.resume_check import check_resume
-from elmokit.pretrain.state import Trainer, learning_rate, planned_steps
+from elmokit.pretrain.state import PretrainState, learning_rate, planned_steps
 from elmokit.runs.checkpoint import checkpoints, load_newest
 from elmokit.runs.layout import CHECKPOINTS, LOG
 from elmokit.runs.log import RunLog
@@ -35,29 +35,29 @@ def run(
     stop_at: int | None = None,
     report: Callable[[Any], None] = lambda _: None,
     heldout: bool = True,
-) -> Trainer:
+) -> PretrainState:
     """Train in a folder; with ``stop_at`` ask to stop in the step after that."""
     folder.mkdir(exist_ok=True)
-    trainer = toy_trainer(folder, recipe)
+    state = toy_state(folder, recipe)
     stop = threading.Event()
-    before = trainer.train_step
+    before = state.train_step
 
     def train_step(*args: Any, **kwargs: Any) -> Any:
-        if stop_at is not None and trainer.step + 1 >= stop_at:
+        if stop_at is not None and state.step + 1 >= stop_at:
             stop.set()
         return before(*args, **kwargs | {"stop": stop.is_set()})
 
-    trainer.train_step = train_step  # type: ignore[method-assign]
-    look = held_out_look(trainer.corpus, trainer.vocab, max_tokens=60) if heldout else None
-    train(trainer, folder, look=look, save_best=lambda _: None, report=report, stop=stop)
-    return trainer
+    state.train_step = train_step  # type: ignore[method-assign]
+    evaluate = heldout_evaluation(state.corpus, state.vocab, max_tokens=60) if heldout else None
+    train(state, folder, evaluate=evaluate, save_best=lambda _: None, report=report, stop=stop)
+    return state
 
 
-def weights(trainer: Trainer) -> dict[str, Tensor]:
-    return dict(trainer.model.state_dict()) | trainer.optimizer.tensors() | trainer.state.parts()
+def weights(state: PretrainState) -> dict[str, Tensor]:
+    return dict(state.model.state_dict()) | state.optimizer.tensors() | state.lstm_state.parts()
 
 
-def same_bits(left: Trainer, right: Trainer) -> bool:
+def same_bits(left: PretrainState, right: PretrainState) -> bool:
     others = weights(right)
     return all(torch.equal(tensor, others[name]) for name, tensor in weights(left).items())
 
@@ -72,8 +72,8 @@ def log(folder: Path) -> list[dict[str, Any]]:
 def test_a_toy_text_is_learned_by_heart_in_both_directions(tmp_path: Path, negatives: int | None) -> None:
     model = toy_model(cell_dim=48, proj_dim=16)
     recipe = toy_recipe(negatives=negatives, model=model, steps=200, dropout=0.0, num_rows=8, learning_rate=0.3)
-    trainer = run(tmp_path, recipe, heldout=False)
-    found = measure(trainer.model, trainer.corpus, trainer.vocab)
+    state = run(tmp_path, recipe, heldout=False)
+    found = measure(state.model, state.corpus, state.vocab)
     assert found.forward < 20
     assert found.backward < 20
 
@@ -163,22 +163,22 @@ def test_how_long_and_how_often_may_change_but_not_the_end_of_a_falling_rate(tmp
 
 def test_hours_end_a_run_and_count_over_its_pieces(tmp_path: Path) -> None:
     recipe = toy_recipe(steps=None, hours=1e-4)  # 0.36 seconds
-    trainer = run(tmp_path, recipe, heldout=False)
-    assert trainer.num_steps is None
-    assert trainer.step > 1
-    assert 0.36 <= trainer.seconds < 10
-    assert run(tmp_path, recipe, heldout=False).step == trainer.step
+    state = run(tmp_path, recipe, heldout=False)
+    assert state.num_steps is None
+    assert state.step > 1
+    assert 0.36 <= state.seconds < 10
+    assert run(tmp_path, recipe, heldout=False).step == state.step
 
 
 def test_hours_are_those_of_the_clock_with_looks_at_held_out_text(tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, toy_recipe(steps=None, hours=1e-4, evaluate_every=1))
+    state = toy_state(tmp_path, toy_recipe(steps=None, hours=1e-4, evaluate_every=1))
 
-    def look(trainer: Trainer) -> HeldOut:
+    def evaluate(state: PretrainState) -> HeldOut:
         time.sleep(0.4)
-        return HeldOut(trainer.step, 1.0, 1.0, 1.0, 1.0, 0.0, "text")
+        return HeldOut(state.step, 1.0, 1.0, 1.0, 1.0, 0.0, "text")
 
-    train(trainer, tmp_path, look=look, save_best=lambda _: None, report=lambda _: None, stop=threading.Event())
-    assert trainer.step == 2
+    train(state, tmp_path, evaluate=evaluate, save_best=lambda _: None, report=lambda _: None, stop=threading.Event())
+    assert state.step == 2
 
 
 def test_what_is_reported_is_what_is_logged_with_honest_names(tmp_path: Path) -> None:
@@ -194,46 +194,46 @@ def test_what_is_reported_is_what_is_logged_with_honest_names(tmp_path: Path) ->
 
 
 def test_the_best_model_so_far_is_saved_as_it_was_then(tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, toy_recipe(steps=20, evaluate_every=1000))
+    state = toy_state(tmp_path, toy_recipe(steps=20, evaluate_every=1000))
     answers = iter([5.0])
     saved = []
 
-    def look(trainer: Trainer) -> HeldOut:
-        return HeldOut(trainer.step, 1.0, 1.0, next(answers), 1.0, 0.0, "text")
+    def evaluate(state: PretrainState) -> HeldOut:
+        return HeldOut(state.step, 1.0, 1.0, next(answers), 1.0, 0.0, "text")
 
-    train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
-    assert trainer.best == 5.0
+    train(state, tmp_path, evaluate=evaluate, save_best=saved.append, report=lambda _: None, stop=threading.Event())
+    assert state.best == 5.0
     assert len(saved) == 1
-    assert saved[0] is not trainer.model
-    assert torch.equal(saved[0].softmax.weight, trainer.model.softmax.weight)
+    assert saved[0] is not state.model
+    assert torch.equal(saved[0].softmax.weight, state.model.softmax.weight)
 
 
 def test_a_worse_look_is_not_saved(tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, toy_recipe(steps=30, evaluate_every=10))
+    state = toy_state(tmp_path, toy_recipe(steps=30, evaluate_every=10))
     answers, saved = iter([5.0, 6.0, 4.0]), []
 
-    def look(trainer: Trainer) -> HeldOut:
-        return HeldOut(trainer.step, 1.0, 1.0, next(answers), 1.0, 0.0, "text")
+    def evaluate(state: PretrainState) -> HeldOut:
+        return HeldOut(state.step, 1.0, 1.0, next(answers), 1.0, 0.0, "text")
 
-    train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
+    train(state, tmp_path, evaluate=evaluate, save_best=saved.append, report=lambda _: None, stop=threading.Event())
     assert len(saved) == 2
-    assert trainer.best == 4.0
+    assert state.best == 4.0
 
 
 def test_the_look_after_the_last_step_is_returned_once(tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, recipe := toy_recipe(steps=20, evaluate_every=7))
+    state = toy_state(tmp_path, recipe := toy_recipe(steps=20, evaluate_every=7))
     looks: list[HeldOut] = []
 
-    def look(trainer: Trainer) -> HeldOut:
-        looks.append(HeldOut(trainer.step, 1.0, 1.0, 5.0 - len(looks), 1.0, 0.0, "text"))
+    def evaluate(state: PretrainState) -> HeldOut:
+        looks.append(HeldOut(state.step, 1.0, 1.0, 5.0 - len(looks), 1.0, 0.0, "text"))
         return looks[-1]
 
-    def go_on(trainer: Trainer) -> HeldOut | None:
-        return train(trainer, tmp_path, look=look, save_best=None, report=lambda _: None, stop=threading.Event())
+    def go_on(state: PretrainState) -> HeldOut | None:
+        return train(state, tmp_path, evaluate=evaluate, save_best=None, report=lambda _: None, stop=threading.Event())
 
-    assert go_on(trainer) == looks[-1]
+    assert go_on(state) == looks[-1]
     assert [found.step for found in looks] == [7, 14, 20]
-    assert go_on(toy_trainer(tmp_path, recipe)) is None  # all was done before
+    assert go_on(toy_state(tmp_path, recipe)) is None  # all was done before
     assert len(looks) == 3
 
 
@@ -245,41 +245,41 @@ def test_a_log_that_cannot_be_written_is_told_by_its_name(tmp_path: Path) -> Non
 
 def test_perplexities_of_another_held_out_text_are_not_compared(tmp_path: Path) -> None:
     recipe = toy_recipe(steps=30, evaluate_every=10)
-    trainer = toy_trainer(tmp_path, recipe)
+    state = toy_state(tmp_path, recipe)
     looks, saved = iter([(5.0, "old"), (7.0, "new"), (8.0, "new")]), []
 
-    def look(trainer: Trainer) -> HeldOut:
+    def evaluate(state: PretrainState) -> HeldOut:
         perplexity, text = next(looks)
-        return HeldOut(trainer.step, 1.0, 1.0, perplexity, 1.0, 0.0, text)
+        return HeldOut(state.step, 1.0, 1.0, perplexity, 1.0, 0.0, text)
 
-    train(trainer, tmp_path, look=look, save_best=saved.append, report=lambda _: None, stop=threading.Event())
+    train(state, tmp_path, evaluate=evaluate, save_best=saved.append, report=lambda _: None, stop=threading.Event())
     assert len(saved) == 2
-    again = toy_trainer(tmp_path, recipe)
+    again = toy_state(tmp_path, recipe)
     again.restore(load_newest(tmp_path / CHECKPOINTS))
     assert (again.best, again.best_text) == (7.0, "new")
-    assert not again.note_perplexity(7.5, "new")
-    assert again.note_perplexity(9.0, "third")
+    assert not again.record_perplexity(7.5, "new")
+    assert again.record_perplexity(9.0, "third")
 
 
 def test_a_look_names_the_text_and_how_much_of_it_was_read(tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, toy_recipe())
-    names = {held_out_look(trainer.corpus, trainer.vocab, max_tokens=most)(trainer).text for most in (20, 59, 60)}
+    state = toy_state(tmp_path, toy_recipe())
+    names = {heldout_evaluation(state.corpus, state.vocab, max_tokens=most)(state).text for most in (20, 59, 60)}
     assert len(names) == 2  # 59 and 60 end with the same sentence
 
 
 def test_a_run_from_before_a_setting_was_known_goes_on_with_its_default(tmp_path: Path) -> None:
     recipe = toy_recipe(steps=3)
-    trainer = run(tmp_path, recipe)
-    checkpoint = trainer.checkpoint()
+    state = run(tmp_path, recipe)
+    checkpoint = state.checkpoint()
     assert checkpoint is not None
     follows = checkpoint.facts["follows"]
     del follows["training"]["precision"], follows["training"]["seed"], follows["model"]["lstm"]["skip_connections"]
     del checkpoint.facts["best_text"]
-    again = toy_trainer(tmp_path, recipe)
+    again = toy_state(tmp_path, recipe)
     check_resume(follows, again.resume_key(), folder=tmp_path)
     again.restore(checkpoint)
     with pytest.raises(ConfigError, match=r"\(training\.seed was 0, now 1\)"):
-        check_resume(follows, toy_trainer(tmp_path, toy_recipe(steps=3, seed=1)).resume_key(), folder=tmp_path)
+        check_resume(follows, toy_state(tmp_path, toy_recipe(steps=3, seed=1)).resume_key(), folder=tmp_path)
     follows["training"]["color"] = "red"
     with pytest.raises(ConfigError, match=r"another version of elmokit: training\.color"):
         check_resume(follows, again.resume_key(), folder=tmp_path)
@@ -297,16 +297,16 @@ def test_the_global_random_state_is_left_alone(tmp_path: Path) -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    toy_trainer(tmp_path, toy_recipe())
+    toy_state(tmp_path, toy_recipe())
     assert torch.equal(torch.rand(3), expected)
 
 
 def test_epochs_count_every_target_once(tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, toy_recipe(steps=None, epochs=2))
+    state = toy_state(tmp_path, toy_recipe(steps=None, epochs=2))
     per_step = 4 * 5
-    assert trainer.num_steps == math.ceil(2 * trainer.corpus.num_targets / per_step)
+    assert state.num_steps == math.ceil(2 * state.corpus.num_targets / per_step)
     both = toy_recipe(epochs=2, steps=3).training
-    assert planned_steps(both, trainer.corpus) == 3
+    assert planned_steps(both, state.corpus) == 3
 
 
 def test_the_rate_rises_then_falls_to_a_twentieth() -> None:

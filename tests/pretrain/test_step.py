@@ -12,7 +12,7 @@ from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import Drop, LSTMStack, LSTMState
 from elmokit.model.softmax import Softmax
-from elmokit.pretrain.batches import DirectionBatch, TrainingBatch, TrainingBatches
+from elmokit.pretrain.batches import DirectionBatch, PretrainBatch, PretrainBatches
 from elmokit.pretrain.dropout import RowDropout
 from elmokit.pretrain.step import StepResult, compute_gradients
 from elmokit.text.vocab import Vocab
@@ -49,10 +49,10 @@ def plain_loss(softmax: Softmax, hidden: Tensor, batch: DirectionBatch) -> Tenso
     return -torch.cat([true, against], dim=1).log_softmax(dim=1)[:, 0].sum()
 
 
-def make(folder: Path, negatives: int | None) -> tuple[LanguageModel, TrainingBatch, BiLMState]:
+def make(folder: Path, negatives: int | None) -> tuple[LanguageModel, PretrainBatch, BiLMState]:
     corpus = toy_corpus(folder)
     vocab = Vocab.from_counts(corpus.word_counts())
-    batches = TrainingBatches(
+    batches = PretrainBatches(
         corpus, vocab, num_rows=NUM_ROWS, unroll_steps=5, num_negatives=negatives, seed=1, rows=range(NUM_ROWS)
     )
     torch.manual_seed(0)
@@ -127,7 +127,7 @@ def test_gradients_of_rows_add_up_to_that_of_the_whole_batch(tmp_path: Path) -> 
     model = LanguageModel.untrained(toy_model(), len(vocab)).double()
 
     def run(rows: range) -> StepResult:
-        batches = TrainingBatches(corpus, vocab, num_rows=NUM_ROWS, unroll_steps=5, num_negatives=9, seed=1, rows=rows)
+        batches = PretrainBatches(corpus, vocab, num_rows=NUM_ROWS, unroll_steps=5, num_negatives=9, seed=1, rows=rows)
         drop = {
             name: RowDropout(0.2, num_rows=NUM_ROWS, rows=rows, key=(7,)) for name in ("forward", "backward")
         }.__getitem__

@@ -15,11 +15,11 @@ import torch
 from lm_oracle import SENTENCES, LanguageOracle, Pair, make_pair, write_corpus
 from oracle import CellState
 from published import PublishedModel
-from toy import toy_recipe, toy_trainer
+from toy import toy_recipe, toy_state
 
 from elmokit.errors import InputError
-from elmokit.pretrain.heldout import held_out_look
-from elmokit.pretrain.state import Trainer
+from elmokit.pretrain.heldout import heldout_evaluation
+from elmokit.pretrain.state import PretrainState
 from elmokit.runs.world import join_world
 from elmokit.score.perplexity import WARM_UP_STEPS, measure
 from elmokit.score.scoring import Scorer
@@ -159,17 +159,17 @@ def test_max_tokens_takes_whole_sentences_from_the_start(pair: Pair, corpus: Cor
 
 
 def test_a_look_is_the_perplexity_of_the_first_sentences(tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, toy_recipe())
-    look = held_out_look(trainer.corpus, trainer.vocab, max_tokens=10**6)(trainer)
-    whole = measure(trainer.model, trainer.corpus, trainer.vocab)
-    assert look.step == 0
-    assert look.forward_perplexity == pytest.approx(whole.forward)
-    assert look.backward_perplexity == pytest.approx(whole.backward)
-    assert look.perplexity == pytest.approx(whole.arithmetic_mean)
-    assert look.geometric_mean == pytest.approx(whole.geometric_mean)
-    few = held_out_look(trainer.corpus, trainer.vocab, max_tokens=20)(trainer)
+    state = toy_state(tmp_path, toy_recipe())
+    found = heldout_evaluation(state.corpus, state.vocab, max_tokens=10**6)(state)
+    whole = measure(state.model, state.corpus, state.vocab)
+    assert found.step == 0
+    assert found.forward_perplexity == pytest.approx(whole.forward)
+    assert found.backward_perplexity == pytest.approx(whole.backward)
+    assert found.perplexity == pytest.approx(whole.arithmetic_mean)
+    assert found.geometric_mean == pytest.approx(whole.geometric_mean)
+    few = heldout_evaluation(state.corpus, state.vocab, max_tokens=20)(state)
     assert few.forward_perplexity == pytest.approx(
-        measure(trainer.model, trainer.corpus, trainer.vocab, max_tokens=20).forward
+        measure(state.model, state.corpus, state.vocab, max_tokens=20).forward
     )
 
 
@@ -180,15 +180,15 @@ def look_in_process(rank: int, folder: Path, port: int) -> None:
     corpus = Corpus.open(folder / "toy")
     vocab = Vocab.from_counts(corpus.word_counts())
     with join_world() as world:
-        trainer = Trainer(toy_recipe(), corpus, vocab, world=world)
-        found = held_out_look(corpus, vocab, max_tokens=10**6)(trainer)
+        state = PretrainState(toy_recipe(), corpus, vocab, world=world)
+        found = heldout_evaluation(corpus, vocab, max_tokens=10**6)(state)
     (folder / f"{rank}.json").write_text(json.dumps(asdict(found)))
 
 
 @pytest.mark.slow
 def test_two_processes_share_a_look_and_both_know_the_result(tmp_path: Path) -> None:
-    alone = toy_trainer(tmp_path, toy_recipe())
-    expected = asdict(held_out_look(alone.corpus, alone.vocab, max_tokens=10**6)(alone))
+    alone = toy_state(tmp_path, toy_recipe())
+    expected = asdict(heldout_evaluation(alone.corpus, alone.vocab, max_tokens=10**6)(alone))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -198,13 +198,13 @@ def test_two_processes_share_a_look_and_both_know_the_result(tmp_path: Path) -> 
 
 
 def test_a_perplexity_beyond_all_floats_is_infinite(tmp_path: Path) -> None:
-    trainer = toy_trainer(tmp_path, toy_recipe())
+    state = toy_state(tmp_path, toy_recipe())
     with torch.no_grad():
-        trainer.model.softmax.bias[:] = torch.linspace(0, 1e6, len(trainer.vocab))
-    for state in ("warm", "carry"):
-        found = measure(trainer.model, trainer.corpus, trainer.vocab, state=state, num_rows=4)
+        state.model.softmax.bias[:] = torch.linspace(0, 1e6, len(state.vocab))
+    for policy in ("warm", "carry"):
+        found = measure(state.model, state.corpus, state.vocab, state=policy, num_rows=4)
         assert found.forward == found.geometric_mean == math.inf
-    scores = Scorer(trainer.model, trainer.vocab).score([["the", "river"]])
+    scores = Scorer(state.model, state.vocab).score([["the", "river"]])
     assert scores[0].forward_perplexity == scores[0].backward_perplexity == math.inf
 
 

@@ -7,7 +7,7 @@ import torch
 
 from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
 from elmokit.pretrain.recipe import Recipe, SoftmaxSettings, TrainingSettings
-from elmokit.pretrain.state import Trainer
+from elmokit.pretrain.state import PretrainState
 from elmokit.runs.world import World
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
@@ -55,6 +55,6 @@ def toy_corpus(folder: Path) -> Corpus:
     return prepare_corpus([source], folder / "toy", tokenized=True, max_chars=12)
 
 
-def toy_trainer(folder: Path, recipe: Recipe) -> Trainer:
+def toy_state(folder: Path, recipe: Recipe) -> PretrainState:
     corpus = toy_corpus(folder)
-    return Trainer(recipe, corpus, Vocab.from_counts(corpus.word_counts()), world=ALONE)
+    return PretrainState(recipe, corpus, Vocab.from_counts(corpus.word_counts()), world=ALONE)
