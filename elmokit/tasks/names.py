@@ -41,6 +41,12 @@ TASKS = {
         line="a sentence",
         prompt=SENTENCE,
     ),
+    "parse": TaskInfo(
+        module="elmokit.tasks.parse",
+        files="constituency trees in Penn Treebank brackets, one per line",
+        line="a sentence",
+        prompt=SENTENCE,
+    ),
     "snli": TaskInfo(
         module="elmokit.tasks.snli",
         files="SNLI's JSON lines",

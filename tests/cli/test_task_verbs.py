@@ -23,6 +23,7 @@ from elmokit.tasks.recipe import TaskRecipe
 FILES = {
     "coref": ["coref/litbank-conll.tar.xz"] * 3,
     "ner": [f"ner/wnut17.{part}.conll.xz" for part in ("train", "dev", "test")],
+    "parse": [f"trees/ewt.{part}.ptb.xz" for part in ("train", "dev", "test")],
     "snli": [f"snli/snli_1.0_{part}.jsonl.xz" for part in ("train-100k", "dev", "test")],
     "squad": ["squad/train-small.json.xz", "squad/test-small.json.xz", "squad/test-small.json.xz"],
     "srl": [f"srl/ewt-propbank-{part}.conll.xz" for part in ("train", "dev", "test")],
@@ -31,12 +32,13 @@ FILES = {
 ASKED = {
     "coref": "Ada saw Oslo. She left it.\nBo was late.\n\nDan met Bo.\n",
     "ner": "Ada saw Oslo.\n\nBo met Rome.\n",
+    "parse": "Ada saw Oslo.\n",
     "snli": "Ada saw Oslo.\tAda saw nobody.\n",
     "squad": "It was late. Ada saw Oslo.\tWho was it?\n",
     "srl": "Ada *saw* Oslo and *met* Bo .\n",
     "sst": "The film in Oslo superb\n",
 }
-NUM_ASKED = {"coref": 2, "ner": 2, "snli": 1, "squad": 1, "srl": 2, "sst": 1}
+NUM_ASKED = {"coref": 2, "ner": 2, "parse": 1, "snli": 1, "squad": 1, "srl": 2, "sst": 1}
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 SIZES = {
     "coref": "hidden_dim = 4\nscorer_dims = [4]\nfeature_dim = 2\nmax_span_width = 2",
     "ner": "hidden_dims = [6, 4]",
+    "parse": "hidden_dim = 4\nlabel_dim = 5",
     "snli": "hidden_dim = 4",
     "squad": "hidden_dim = 4",
     "srl": "predicate_dim = 3\nhidden_dim = 4\nnum_layers = 2",
@@ -67,6 +68,14 @@ def write_tagged(path: Path, num_sentences: int, *, per_document: int | None = N
             lines += ["-DOCSTART- O", ""]
         lines += [f"{person} I-PER", f"{verb} O", f"{place} I-LOC", ". O", ""]
     _write(path, "\n".join(lines))
+
+
+def write_brackets(path: Path, num_sentences: int) -> None:
+    trees = [
+        f"(TOP (S (NP (NNP {person})) (VP (VBD {verb}) (NP (NNP {place}))) (. .)))"
+        for person, verb, place in islice(_stories(), num_sentences)
+    ]
+    _write(path, "\n".join(trees) + "\n")
 
 
 def write_trees(path: Path, num_sentences: int) -> None:
@@ -142,6 +151,7 @@ def write_data(folder: Path) -> Path:
         write_tagged(folder / "ner" / f"wnut17.{part}.conll.xz", size)
         write_trees(folder / "sst" / f"{part}.txt.xz", size)
         write_pairs(folder / "snli" / f"snli_1.0_{'train-100k' if part == 'train' else part}.jsonl.xz", size)
+        write_brackets(folder / "trees" / f"ewt.{part}.ptb.xz", size)
         write_roles(folder / "srl" / f"ewt-propbank-{part}.conll.xz", size)
     write_questions(folder / "squad" / "train-small.json.xz", 8)
     write_questions(folder / "squad" / "test-small.json.xz", 3)

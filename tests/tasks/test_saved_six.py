@@ -23,6 +23,7 @@ from elmokit.tasks.saved import SavedTask, build_model, load_task_model, save_ta
 FILES = {
     "coref": "coref/litbank-conll.tar.xz",
     "ner": "ner/wnut17.train.conll.xz",
+    "parse": "trees/ewt.train.ptb.xz",
     "snli": "snli/snli_1.0_train-100k.jsonl.xz",
     "squad": "squad/train-small.json.xz",
     "srl": "srl/ewt-propbank-train.conll.xz",
