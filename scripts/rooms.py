@@ -18,17 +18,17 @@ BLOCK = re.compile(r"(<!-- rooms: .*? -->\n```\n).*?(```\n<!-- end of rooms -->)
 
 # The only place where a room is described: the question it answers, and its answer.
 LINES = {
-    "cli": ("the command line", "a verb parses its options, calls one function of a room, shows the result"),
+    "cli": ("the command line", "a verb parses, calls one function of a room, shows the result"),
     "integrations": ("inside other libraries", "one file per library: AllenNLP, simple_elmo, ONNX, Ray"),
-    "analysis": ("the paper's questions", "neighbors, senses, probes, Table 1"),
+    "analysis": ("the paper's questions", "neighbors, probes, word senses, minimal pairs, Table 1"),
     "tasks": ("the six tasks of the paper", "one loop for all of them, one file per task"),
     "pretrain": ("training the biLM", "recipe, batches, step, loop, several ranks, fine-tuning"),
     "score": ("how likely a text is", "perplexity, scores per word, n-grams to compare with"),
     "embed": ("using the biLM", "arrays, files, cached layers, a layer of a task model"),
-    "encoders": ("what ELMo is compared with", "static vectors"),
+    "encoders": ("what ELMo is compared with", "static vectors, CoVe, context2vec"),
     "runs": ("how a run survives a crash", "checkpoints, claims, logs, seeds, optimizers, ranks"),
-    "nn": ("blocks of task models", "biLSTMs, attention, CRF: torch, no files"),
-    "metrics": ("scores as the official scripts count", "spans, roles, coreference, SQuAD: no torch"),
+    "nn": ("blocks of task models", "biLSTMs, attention, CRF, chart: torch, no files"),
+    "metrics": ("scores as the official scripts count", "spans, roles, coreference, SQuAD, brackets: no torch"),
     "weights": ("between model and disk", "our folder, published HDF5, checksums, model cards"),
     "readers": ("published datasets", "strict, as frozen dataclasses, no torch"),
     "model": ("the network", "tensors only: no strings, no files"),
