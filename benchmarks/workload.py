@@ -11,7 +11,8 @@ from torch import Tensor
 
 from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
 from elmokit.text.lines import read_lines
-from elmokit.text.tokens import split_sentences, tokenize
+from elmokit.text.sentences import split_sentences
+from elmokit.text.tokens import tokenize
 from elmokit.weights.bilm_tf import write_bilm_tf
 from elmokit.weights.folder import save_folder
 from elmokit.weights.saved import SavedBiLM, expected_shapes

@@ -19,7 +19,7 @@ from elmokit.tasks.saved import LoadedTask, SharedParts, load_task_model
 from elmokit.tasks.task import AnyTask
 from elmokit.text.grouping import windows
 from elmokit.text.lines import STDIN, Line
-from elmokit.text.tokens import TextRules
+from elmokit.text.rules import TextRules
 
 AT_ONCE = 256  # examples: enough to make good batches, few enough to be seen soon
 

@@ -180,7 +180,7 @@ def predict(
         shown_path,
     )
     from elmokit.text.lines import STDIN, find_inputs, read_lines
-    from elmokit.text.tokens import TextRules
+    from elmokit.text.rules import TextRules
 
     paths = find_inputs(files or [STDIN])
     lines = read_lines(paths)  # looks for the files before the models are loaded

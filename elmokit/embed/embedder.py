@@ -17,7 +17,8 @@ from elmokit.embed.state import StartStates, State
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.text.grouping import batches_by_length, windows
-from elmokit.text.tokens import split_sentences, tokenize
+from elmokit.text.sentences import split_sentences
+from elmokit.text.tokens import tokenize
 from elmokit.weights.bundled import EN_SMALL
 from elmokit.weights.source import Source, build_bilm, load_saved
 from elmokit.weights.start_state import stored_state

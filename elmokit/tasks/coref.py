@@ -30,7 +30,7 @@ from elmokit.tasks.coref_spans import KeptSpans, SpanScorer
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.recipe import Positive, Share
 from elmokit.tasks.task import Batch, Sequences, Task
-from elmokit.text.tokens import RAW_ENGLISH, TextRules
+from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 LEAST_TOLD = 1e-8  # the smallest probability of a pair that a belief tells of; smaller ones go to "no antecedent"
 

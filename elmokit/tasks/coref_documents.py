@@ -9,7 +9,7 @@ import numpy as np
 
 from elmokit.errors import InputError
 from elmokit.readers.conll2012 import Document, Mention, Sentence, read_conll2012, read_conll2012_archive
-from elmokit.text.tokens import RAW_ENGLISH, TextRules
+from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 Clusters = tuple[tuple[Mention, ...], ...]
 

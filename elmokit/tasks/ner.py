@@ -24,7 +24,7 @@ from elmokit.readers.conll2003 import TaggedSentence, read_conll2003
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task
-from elmokit.text.tokens import RAW_ENGLISH, TextRules
+from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 
 class NERSettings(FrozenConfig):

@@ -39,7 +39,8 @@ from elmokit.tasks.classification import (
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
-from elmokit.text.tokens import RAW_ENGLISH, TextRules, tokenize
+from elmokit.text.rules import RAW_ENGLISH, TextRules
+from elmokit.text.tokens import tokenize
 
 CACHED_SENTENCES = 4096  # tokenized while reading: a premise is repeated within a few lines
 

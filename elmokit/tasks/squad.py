@@ -31,7 +31,7 @@ from elmokit.tasks.inputs import Column, EncodedTokens, TokenEncoder
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.squad_tokens import TokenizedText, tokenize_paragraph, tokenize_question
 from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
-from elmokit.text.tokens import RAW_ENGLISH, TextRules
+from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 MAX_ANSWER_TOKENS = 17
 CACHED_PARAGRAPHS = 64  # tokenized while reading: the questions on one come together

@@ -12,13 +12,12 @@ Shapes: T tokens.
 
 import re
 from dataclasses import dataclass
-from itertools import accumulate
 from sys import intern
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.text.tokens import split_sentences
+from elmokit.text.sentences import find_sentences
 
 _FORMS = {
     **dict.fromkeys(("“", "”", "„", "‟", "″", "«", "»", "``", "''"), '"'),
@@ -81,7 +80,7 @@ class TokenizedText:
 
 def tokenize_paragraph(text: str) -> TokenizedText:
     """Split running text, of one sentence or several."""
-    return _tokenize(text, _sentence_ends(text))
+    return _tokenize(text, [stop for _, stop in find_sentences(text)])
 
 
 def tokenize_question(text: str) -> TokenizedText:
@@ -97,13 +96,6 @@ def _tokenize(text: str, sentence_ends: list[int]) -> TokenizedText:
         begin = end
     starts_T, ends_T = np.array(spans, dtype=np.int32).reshape(-1, 2).T.copy()
     return TokenizedText(text, tuple(intern(_form(text[start:end])) for start, end in spans), starts_T, ends_T)
-
-
-def _sentence_ends(text: str) -> list[int]:
-    """Where sentences end. They are found in a copy of the text that differs in white space only."""
-    places = [place for place, char in enumerate(text) if not char.isspace()]
-    lengths = (len("".join(sentence.split())) for sentence in split_sentences(text))
-    return [places[count - 1] + 1 for count in accumulate(lengths)]
 
 
 def _form(piece: str) -> str:

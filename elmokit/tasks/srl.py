@@ -32,7 +32,7 @@ from elmokit.tasks.coref_documents import read_documents
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
-from elmokit.text.tokens import RAW_ENGLISH, TextRules
+from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 MARKED = re.compile(r"(?<![\w*])\*([^\s*]+)\*(?![\w*])")  # not the stars within a word, nor a row of them
 

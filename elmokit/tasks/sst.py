@@ -38,7 +38,7 @@ from elmokit.tasks.classification import (
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
-from elmokit.text.tokens import RAW_ENGLISH, TextRules
+from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
 """The names of the treebank's labels 0 to 4."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from elmokit.config import FrozenConfig
 from elmokit.tasks.inputs import Column, TokenEncoder
-from elmokit.text.tokens import RAW_ENGLISH, TextRules
+from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 Example = TypeVar("Example")
 Labels = TypeVar("Labels", bound=FrozenConfig)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from elmokit.text.lines import Line
-from elmokit.text.tokens import may_end_sentence
+from elmokit.text.sentences import may_end_sentence
 
 LONG = 1 << 12  # characters, after which a line that may end a sentence ends a paragraph too
 TOO_LONG = 1 << 16  # characters, after which any line does

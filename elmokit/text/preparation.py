@@ -29,7 +29,8 @@ from elmokit.text.corpus import META_FILE, WORDS_FILE, Corpus, CorpusMeta, Corpu
 from elmokit.text.grouping import windows
 from elmokit.text.lines import STDIN, Line, read_lines
 from elmokit.text.paragraphs import join_wrapped, unwrap
-from elmokit.text.tokens import split_sentences, tokenize
+from elmokit.text.sentences import split_sentences
+from elmokit.text.tokens import tokenize
 
 CHUNK_CHARS = 1 << 18  # of text, tokenised together
 CHUNKS_AHEAD = 3  # per worker, read before they are needed

@@ -1,6 +1,6 @@
-"""Raw text as sentences and tokens, in the way of the 1 Billion Word benchmark.
+"""Raw sentences split into tokens as in the 1 Billion Word benchmark, with each token's place in the raw string.
 
-The published English models were trained on that corpus: punctuation made plain, then the Moses tokeniser, case kept.
+The published English models were trained on that corpus: plain punctuation, then the Moses tokenizer, case kept.
 """
 
 # ruff: noqa: RUF001  (look-alike punctuation is what this file is about)
@@ -8,58 +8,32 @@ The published English models were trained on that corpus: punctuation made plain
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from elmokit.errors import InputError
 
-# What the benchmark replaced before it tokenised. It glued the dashes to the words beside them; we set them apart,
-# because "word--word" as one token is of no use to anyone, and " -- " is what the corpus has most.
+if TYPE_CHECKING:
+    from elmokit.text.moses import Moses
+
+# The benchmark's replacements. It glued dashes to the words beside them; we set them apart, because "word--word" as
+# one token is of no use to anyone, and " -- " is the most frequent form in the corpus.
 _PLAIN_ENGLISH = str.maketrans(
     {"‘": "'", "’": "'", "“": '"', "”": '"', "„": '"', "″": '"', "…": "... ", "–": " -- ", "—": " -- "}
 )
 _GLUED_DASHES = re.compile(r"(?<!-)--(?!-)")
 
-_STRONG_ENDS = "!?؟।॥۔።։"
-_WIDE_ENDS = "。！？｡"
-_CLOSERS = "\"'”’»›)]}_*"
-_OPENERS = "\"'“”‘’„‚«»‹›([{¿¡_*"
-_END = re.compile(
-    rf"""
-    (?<![.…{_STRONG_ENDS}{_WIDE_ENDS}])             # at the start of a run only: keeps the search linear
-    (?: (?P<wide>[.…{_STRONG_ENDS}]*+ [{_WIDE_ENDS}] [.…{_STRONG_ENDS}{_WIDE_ENDS}]*+ [」』）】》〉”’"']*+) \s*+
-      | (?P<mark>[.…{_STRONG_ENDS}]++) (?: [{re.escape(_CLOSERS)}] | \[\d++\] )*+ \s++
-    )
-    """,
-    re.VERBOSE,
-)
-_PARAGRAPH_END = re.compile(r"\n[^\S\n]*+\n|\u2029")
-_NEXT_WORD = re.compile(rf"(?:[-–—]++\s*+)?[{re.escape(_OPENERS)}]*+\s*+(?P<word>\w[\w'’]*+)")
-_ENUMERATOR = re.compile(
-    rf"[{re.escape(_OPENERS)}]*+(?:\d{{1,3}}|[^\W\d_]|[ivxlc]+|[IVXLC]+)\.[{re.escape(_CLOSERS)}]*+"
-)
-
-_LONGEST_ENUMERATOR = 20
-_ACRONYM = re.compile(r"(?:[^\W\d_]{1,3}\.)+[^\W\d_]{1,3}")  # U.S, Ph.D, a.m
+_DROPPED = re.compile(r"[\x00-\x08\x0e-\x1b]")  # by the tokenizer: control characters that are not white space
+# The tokenizer's placeholder for a run of dots: in raw text it becomes dots too.
+_DOTS, _DOTS_PLACEHOLDER = "DOTMULTI", re.compile(r"(?:DOT)+MULTI")
 
 
-def _words(listed: str) -> frozenset[str]:
-    return frozenset(listed.split())
+@dataclass(frozen=True)
+class TokenizedText:
+    """Tokens, and the characters of the raw string that each token comes from."""
 
-
-# Abbreviations that the Moses list of English does not have.
-_MORE_ENGLISH_PREFIXES = _words(
-    "Ald Amb Ave Atty Blvd Calif Cf Chas Cie Cir Co Conn Dept Det Dist Ed Eds Est Ft Geo Hwy Inc Jas Jno Jos Jr Ltd "
-    "Mt Mts Ont Pa Penn Pres Pt Pty Que Reg Sept Thos Univ Wm al approx ca cf est etc viz"
-)
-_MORE_ENGLISH_NUMERIC = _words("Ch Fig Figs Nos Par Pl Sec Vol Vols ch fig figs no nos p par sec vol vols")
-# An abbreviation can also be the last word. It is if one of these follows: they begin sentences, hardly ever names.
-_ENGLISH_STARTERS = _words(
-    "After All Although An Another As At Because Before Both But By Despite During Each Even For From He Her Here His "
-    "How However If In It Its Many Most My No Nor Not On One Only Or Other Our She Since So Some Such That The Their "
-    "Then There These They This Those Though Thus To Under Until We What When Where Which While Who Why With Yet "
-    "You Your"
-)
-_NEVER_LAST = _words("Dr Mr Mrs Ms Messrs Prof St cf e.g i.e v viz vs")
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+    """(start, stop) per token: ``text[start:stop]`` is the raw form of the token."""
 
 
 def tokenize(sentence: str, *, language: str = "en") -> list[str]:
@@ -68,137 +42,71 @@ def tokenize(sentence: str, *, language: str = "en") -> list[str]:
     In English, curly quotes, dashes and the ellipsis sign become ``'``, ``"``, ``--`` and ``...`` first. No other
     character is changed; control characters are dropped.
     """
-    moses = _moses(language)
+    return _split(_make_plain(sentence, language), language)
+
+
+def tokenize_with_offsets(text: str, *, language: str = "en") -> TokenizedText:
+    """Split a sentence into the tokens of ``tokenize``, and locate each of them in ``text``.
+
+    Offsets are in order and do not overlap. Characters outside of them are white space or control characters.
+    """
+    plain = _make_plain(text, language)
+    tokens = _split(plain, language)
+    if _DOTS in plain or (not plain.isprintable() and _DROPPED.search(plain)):
+        offsets = _locate_rewritten(tokens, plain)
+    else:
+        offsets = _locate(tokens, plain)
+    if len(plain) != len(text):
+        origins = [index for index, char in enumerate(text) for _ in _PLAIN_ENGLISH.get(ord(char), " ")]
+        offsets = [(origins[start], origins[stop - 1] + 1) for start, stop in offsets]
+    return TokenizedText(tokens, offsets)
+
+
+def _make_plain(text: str, language: str) -> str:
+    return text.translate(_PLAIN_ENGLISH) if language == "en" else text
+
+
+def _split(plain: str, language: str) -> list[str]:
     if language == "en":
-        sentence = _GLUED_DASHES.sub(" -- ", sentence.translate(_PLAIN_ENGLISH))
-    tokens: list[str] = moses.tokenize(sentence, aggressive_dash_splits=False, escape=False)
+        plain = _GLUED_DASHES.sub(" -- ", plain)
+    tokens: list[str] = load_moses(language).tokenize(plain, aggressive_dash_splits=False, escape=False)
     return tokens
 
 
-def split_sentences(text: str, *, language: str = "en") -> list[str]:
-    """Split running text into sentences, each on one line with single spaces.
-
-    A blank line always ends a sentence; a single line end is a space. No character but white space is lost or moved.
-    """
-    prefixes = _prefixes(language)
-    sentences = []
-    for paragraph in _PARAGRAPH_END.split(text):
-        start = 0
-        for end in _END.finditer(paragraph):
-            if _ends_sentence(paragraph, start, end, prefixes):
-                sentences.append(paragraph[start : end.end()])
-                start = end.end()
-        sentences.append(paragraph[start:])
-    on_one_line = (" ".join(sentence.split()) for sentence in sentences)
-    return [sentence for sentence in on_one_line if sentence]
+def _locate(tokens: list[str], plain: str) -> list[tuple[int, int]]:
+    """Return offsets of tokens that stand in ``plain`` as they are, with nothing but white space between them."""
+    find = plain.find
+    stop = 0
+    return [(start := find(token, stop), stop := start + len(token)) for token in tokens]
 
 
-def may_end_sentence(line: str) -> bool:
-    """Whether a line ends with a mark that can end a sentence, an abbreviation's full stop among them."""
-    line += " "
-    return any(end.end() == len(line) for end in _END.finditer(line))
-
-
-@dataclass(frozen=True)
-class TextRules:
-    """How text that someone gives becomes sentences and tokens."""
-
-    tokenized: bool = False
-    """A line is a sentence, and its tokens stand between white space."""
-    language: str = "en"
-
-    def sentences(self, text: str) -> list[str]:
-        """The sentences of a line."""
-        return [text] if self.tokenized else split_sentences(text, language=self.language)
-
-    def tokens(self, sentence: str) -> list[str]:
-        """The tokens of a sentence."""
-        return sentence.split() if self.tokenized else tokenize(sentence, language=self.language)
-
-
-RAW_ENGLISH = TextRules()
-
-
-@dataclass(frozen=True)
-class _Prefixes:
-    """A language's abbreviations: words after which a full stop does not end the sentence."""
-
-    any_word_follows: frozenset[str]
-    a_number_follows: frozenset[str]
-    starters: frozenset[str]
-
-
-def _ends_sentence(text: str, start: int, end: re.Match[str], prefixes: _Prefixes) -> bool:
-    if end["wide"] is not None:
-        return True
-    following = _NEXT_WORD.match(text, end.end())
-    if following is None or following["word"][0].islower():
-        return False
-    if end["mark"] != ".":
-        return True
-    if end.end() - start < _LONGEST_ENUMERATOR and _ENUMERATOR.fullmatch(text[start : end.end()].strip()):
-        return False
-    return not _is_abbreviation(_word_before(text, start, end.start()), following["word"], prefixes)
-
-
-def _is_abbreviation(word: str, following: str, prefixes: _Prefixes) -> bool:
-    last_part = re.split(r"[-–—/(]", word)[-1]  # Lt-Col, J.-P, (ed
-    if following[0].isdigit() and (last_part in prefixes.a_number_follows or _is_letter(last_part)):
-        return True
-    initial = _is_letter(last_part) and last_part.isupper()
-    listed = word in prefixes.any_word_follows or last_part in prefixes.any_word_follows
-    if not (initial or listed or _ACRONYM.fullmatch(last_part)):
-        return False
-    return following not in prefixes.starters or last_part in _NEVER_LAST
-
-
-def _is_letter(word: str) -> bool:
-    return len(word) == 1 and word.isalpha()
-
-
-def _word_before(text: str, start: int, stop: int) -> str:
-    """Return the word that ends at ``stop``, without the quotes and brackets before it."""
-    begin = stop
-    while begin > start and not text[begin - 1].isspace():
-        begin -= 1
-    return text[begin:stop].lstrip(_OPENERS)
+def _locate_rewritten(tokens: list[str], plain: str) -> list[tuple[int, int]]:
+    """Return offsets of tokens where control characters were dropped or placeholders became dots."""
+    kept = [index for index, char in enumerate(plain) if not (char.isspace() or _DROPPED.match(char))]
+    source = "".join(plain[index] for index in kept)
+    offsets = []
+    stop = 0
+    for token in tokens:
+        start = stop
+        num_matched = 0
+        while num_matched < len(token):
+            if token[num_matched] == source[stop]:
+                num_matched, stop = num_matched + 1, stop + 1
+                continue
+            placeholder = _DOTS_PLACEHOLDER.match(source, stop)
+            assert placeholder is not None, "the tokenizer rewrites nothing else"
+            num_matched += placeholder[0].count("DOT")
+            stop = placeholder.end()
+        offsets.append((kept[start], kept[stop - 1] + 1))
+    return offsets
 
 
 @cache
-def _languages() -> frozenset[str]:
-    from sacremoses.corpus import NonbreakingPrefixes
+def load_moses(language: str) -> "Moses":
+    """Return the tokenizer of a language; an unknown language is an ``InputError``."""
+    # Imported late: it takes a third of a second, and tokenized input needs none of it.
+    from elmokit.text.moses import LANGUAGES, Moses
 
-    # The tokeniser itself knows two languages more than its lists of abbreviations.
-    return frozenset(NonbreakingPrefixes().available_langs.values()) | {"ja", "ko"}
-
-
-def _check_language(language: str) -> None:
-    if language not in _languages():
-        known = " ".join(sorted(_languages()))
-        raise InputError(f"language {language!r} has no tokeniser; choose one of: {known}")
-
-
-@cache
-def _moses(language: str) -> Any:
-    _check_language(language)
-    # Imported late: it takes a third of a second, and tokenised input has no need of it.
-    from sacremoses import MosesTokenizer
-
-    moses = MosesTokenizer(lang=language)
-    # The same answers as its own methods, which build sets of 100,000 characters at every call.
-    moses.islower = frozenset(moses.IsLower).issuperset
-    alphabet = frozenset(moses.IsAlpha)
-    moses.isanyalpha = lambda text: not alphabet.isdisjoint(text)
-    return moses
-
-
-@cache
-def _prefixes(language: str) -> _Prefixes:
-    moses = _moses(language)
-    a_number_follows = frozenset(moses.NUMERIC_ONLY_PREFIXES)
-    any_word_follows = frozenset(moses.NONBREAKING_PREFIXES) - a_number_follows
-    if language != "en":
-        return _Prefixes(any_word_follows, a_number_follows, frozenset())
-    return _Prefixes(
-        any_word_follows | _MORE_ENGLISH_PREFIXES, a_number_follows | _MORE_ENGLISH_NUMERIC, _ENGLISH_STARTERS
-    )
+    if language not in LANGUAGES:
+        raise InputError(f"language {language!r} has no tokenizer; choose one of: {' '.join(sorted(LANGUAGES))}")
+    return Moses(language)

@@ -24,7 +24,7 @@ from elmokit.tasks.loop import train_task
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.recipe import CharSettings, ElmoSettings, TaskRecipe, TrainingSettings, WordSettings
 from elmokit.tasks.task import AnyTask, Batch, Sequences, Task, mean_arrays
-from elmokit.text.tokens import RAW_ENGLISH, TextRules
+from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 WORDS = "ba bo be da do de ga go ge ka ko ke la lo le ma mo me na no ne".split()
 PLAIN, RHYME = "plain", "rhyme"

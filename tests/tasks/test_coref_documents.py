@@ -22,7 +22,7 @@ from elmokit.tasks.coref_documents import (
 )
 from elmokit.tasks.names import get_task
 from elmokit.text.lines import Line
-from elmokit.text.tokens import RAW_ENGLISH
+from elmokit.text.rules import RAW_ENGLISH
 
 ALONE = Mention(0, 5, 6)
 

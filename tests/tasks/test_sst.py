@@ -24,7 +24,7 @@ from elmokit.tasks.progress import Finished
 from elmokit.tasks.recipe import ElmoSettings, TaskRecipe, TrainingSettings, WordSettings
 from elmokit.tasks.saved import load_task_model
 from elmokit.tasks.sst import CLASSES, TASK, Phrase, SSTModel, SSTSettings, plain_tokens
-from elmokit.text.tokens import TextRules
+from elmokit.text.rules import TextRules
 from elmokit.weights.folder import save_folder
 from elmokit.weights.saved import SavedBiLM
 

@@ -1,9 +1,11 @@
-"""Raw text to sentences and tokens, on published tokens and on hard cases."""
+"""Raw sentences to tokens, and each token's place in the raw string."""
 
 # ruff: noqa: RUF001
 
 import json
-import time
+import lzma
+import re
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,89 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmokit.errors import InputError
-from elmokit.text.tokens import split_sentences, tokenize
+from elmokit.text.tokens import tokenize, tokenize_with_offsets
+
+# Written apart from the code: the raw form of every character that English text may lose, and of the placeholder.
+PLAIN = {"‘": "'", "’": "'", "“": '"', "”": '"', "„": '"', "″": '"', "…": "...", "–": "--", "—": "--"}
+DROPPED = {chr(code) for code in range(32)}
 
 # Pieces that meet in hard ways, between stretches of anything.
-pieces = st.sampled_from(
-    [" ", "\n", "\n\n", ".", "...", "…", "!", "?", "。", "！」", '"', "”", "(", "]", "[1]", "Mr", "U.S", "A", "no", "5"]
-)
-any_text = st.lists(st.one_of(pieces, st.text(st.characters(), max_size=5)), max_size=30).map("".join)
+SPACES = [" ", "\n", "\t\x1c", "\x00", "\x07", "\x85", "\xa0", "\u200b"]
+MARKS = [
+    ".",
+    "..",
+    "...",
+    "…",
+    "--",
+    "-",
+    "–",
+    "—",
+    "'",
+    "’",
+    '"',
+    "”",
+    "&amp;",
+    "&",
+    "<",
+    ",",
+    "\u0301",
+    "😀",
+    "\ud800",
+]
+WORDS = [
+    "n't",
+    "'s",
+    "DOT",
+    "MULTI",
+    "DOTMULTI",
+    "DOTDOTMULTI",
+    "5",
+    "e\u0301",
+    "Mr.",
+    "U.S.",
+    "İ",
+    "ﬁ",
+    "中",
+    "한",
+    "क्ष",
+]
+pieces = st.sampled_from([*SPACES, *MARKS, *WORDS])
+any_text = st.lists(st.one_of(pieces, st.text(st.characters(), max_size=4)), max_size=30).map("".join)
+
+
+def raw_form(raw: str, language: str) -> str:
+    """Return the token that a stretch of raw text becomes."""
+    plain = "".join(PLAIN.get(char, char) if language == "en" else char for char in raw if char not in DROPPED)
+    return re.sub(r"((?:DOT)+)MULTI", lambda match: "." * (len(match[1]) // 3), plain)
+
+
+def check_offsets(text: str, language: str) -> int:
+    """Check every offset of a text by its characters; return the number of tokens."""
+    result = tokenize_with_offsets(text, language=language)
+    assert result.tokens == tokenize(text, language=language)
+    assert len(result.offsets) == len(result.tokens)
+    last = 0
+    for token, (start, stop) in zip(result.tokens, result.offsets, strict=True):
+        assert last <= start < stop <= len(text), "offsets are in order and do not overlap"
+        assert all(char.isspace() or char in DROPPED for char in text[last:start]), "no character is left out"
+        raw = text[start:stop]
+        assert raw_form(raw, language) == token
+        assert not any(char.isspace() for char in raw)
+        assert not {raw[0], raw[-1]} & DROPPED, "offsets are as narrow as can be"
+        last = stop
+    assert all(char.isspace() or char in DROPPED for char in text[last:])
+    return len(result.tokens)
+
+
+def check_published_lines(data_dir: Path, *, lines_per_file: int) -> int:
+    files = {"wiki.train.0": "en", "novels-all.train": "en", "un.train": "en", "la.train": "it"}
+    num_lines = 0
+    for name, language in files.items():
+        with lzma.open(data_dir / "lm" / f"{name}.txt.xz", "rt", encoding="utf-8", newline="\n") as file:
+            for line in islice(file, lines_per_file):
+                check_offsets(line, language)
+                num_lines += 1
+    return num_lines
 
 
 @pytest.mark.parametrize(
@@ -38,8 +116,8 @@ def test_english_tokens_are_those_of_the_benchmark(raw: str, tokens: str) -> Non
     assert tokenize(raw) == tokens.split()
 
 
-def test_published_sentences_are_tokenised_as_published(data_dir: Path) -> None:
-    """Glued back together by plain rules, then tokenised again, every sentence is what it was."""
+def test_published_sentences_are_tokenized_as_published(data_dir: Path) -> None:
+    """Detokenized by plain rules and tokenized again, every sentence is as before."""
     from sacremoses import MosesDetokenizer
 
     datasets = json.loads((data_dir / "fixtures" / "bilm_skip" / "sentences.json").read_text())
@@ -53,75 +131,42 @@ def test_published_sentences_are_tokenised_as_published(data_dir: Path) -> None:
 
 def test_other_languages_have_their_own_rules() -> None:
     assert tokenize("L'homme n'est pas là.", language="fr") == ["L'", "homme", "n'", "est", "pas", "là", "."]
-    assert split_sentences("Am 3. Oktober kam z. B. Anna. Sie blieb.", language="de") == [
-        "Am 3. Oktober kam z. B. Anna.",
-        "Sie blieb.",
-    ]
 
 
-@pytest.mark.parametrize("run", [tokenize, split_sentences])
-def test_an_unknown_language_is_refused_with_the_known_ones(run) -> None:
-    with pytest.raises(InputError, match=r"'xx' has no tokeniser; choose one of: as .* en .* zh"):
+@pytest.mark.parametrize("run", [tokenize, tokenize_with_offsets])
+def test_an_unknown_language_is_rejected_with_the_known_ones(run) -> None:
+    with pytest.raises(InputError, match=r"'xx' has no tokenizer; choose one of: as .* en .* zh"):
         run("text", language="xx")
 
 
 @pytest.mark.parametrize(
-    "marked",
+    ("text", "forms"),
     [
-        "It rained. | He left! | Why? | Nobody knows.",
-        "Mr. Smith met Dr. J. R. Jones of the U.S. Senate in St. Louis.",
-        "He lives in the U.S. | They like it at 5 p.m. | The end.",
-        "See No. 5 and p. 12. | No. | Five came.",
-        "Lt-Col. Hugh came with J.-P. Morgan Jr. | He stayed.",
-        'He said "Go." | She went. | "Stop!" cried Tom. | (It was late.) | Then he slept.',
-        "“Why?” he asked. | “Because.”",
-        "Well... maybe. | It grew… | Then it stopped.",
-        "1. The first point. | 2. The second. | B. Another.",
-        "It cost 3.5 million. | 12 people paid.",
-        "Nuclear arms.[12] | The treaty followed.",
-        "They left (see Smith et al. 1990). | Nobody returned.",
-        "Er ging. | Über allem lag Schnee. | ¿Qué? | ¡No!",
-        "今天很冷。 | 你好！ | 他说：“走吧。” | 好",
-        "यह एक वाक्य है। | यह दूसरा है।",
-        '"Mr. Hall" read (Rex v. The Queen) aloud.',
-        "Then Ö. Åberg (b. 1965) came.",
-        "See www.example.com. | It works.E.g. this.",
+        ("It’s  “fine”—he\tsaid…", "It ’s “ fine ” — he said …"),
+        ("a.…b –- ––", "a .… b – - – –"),
+        ("Wait... what?", "Wait ... what ?"),
+        ("do\x00n't\x07 \x07 stop\x01.", "do\x00n 't stop ."),
+        ("a DOTMULTI. DOTDOT\x02MULTIx DOT MULTI", "a DOTMULTI . DOTDOT\x02MULTIx DOT MULTI"),
+        ("AT&amp;T e\u0301", "AT & amp ; T e \u0301"),
+        ("", ""),
+        (" \n", ""),
     ],
 )
-def test_sentences_end_where_a_reader_ends_them(marked: str) -> None:
-    sentences = marked.split(" | ")
-    assert split_sentences(" ".join(sentences)) == sentences
+def test_offsets_give_the_raw_form_of_each_token(text: str, forms: str) -> None:
+    result = tokenize_with_offsets(text)
+    assert [text[start:stop] for start, stop in result.offsets] == forms.split(" ") if forms else not result.offsets
+    check_offsets(text, "en")
 
 
-def test_wide_full_stops_need_no_space() -> None:
-    assert split_sentences("今天很冷。你好！「走吧。」他说") == ["今天很冷。", "你好！", "「走吧。」", "他说"]
+@given(any_text, st.sampled_from(["en", "en", "fr", "de", "zh", "ja"]))
+def test_offsets_are_exact_on_random_text(text: str, language: str) -> None:
+    check_offsets(text, language)
 
 
-def test_a_blank_line_ends_a_sentence_and_a_line_end_does_not() -> None:
-    assert split_sentences("CHAPTER I\r\n \r\nThe door\nwas  open\n\n\n\nno stop\u2029End") == [
-        "CHAPTER I",
-        "The door was open",
-        "no stop",
-        "End",
-    ]
+def test_offsets_are_exact_on_published_text(data_dir: Path) -> None:
+    assert check_published_lines(data_dir, lines_per_file=250) == 1000
 
 
-@pytest.mark.parametrize("text", ["", " \n\n\t"])
-def test_no_text_has_no_sentences(text: str) -> None:
-    assert split_sentences(text) == []
-
-
-@given(any_text)
-def test_sentences_hold_all_of_the_text(text: str) -> None:
-    sentences = split_sentences(text)
-    assert "".join("".join(sentences).split()) == "".join(text.split())
-    assert all(sentence and sentence == " ".join(sentence.split()) for sentence in sentences)
-
-
-@pytest.mark.parametrize("hostile", [".", '."', ". ", "A. ", "\n ", ".[1", "。", "x", "B.) ", ".\u3000-"])
-def test_time_grows_with_the_text_and_no_faster(hostile: str) -> None:
-    text = hostile * (200_000 // len(hostile))
-    split_sentences(hostile)
-    start = time.perf_counter()
-    split_sentences(text)
-    assert time.perf_counter() - start < 5  # a quadratic search needs minutes
+@pytest.mark.slow
+def test_offsets_are_exact_on_100_000_lines(data_dir: Path) -> None:
+    assert check_published_lines(data_dir, lines_per_file=25_000) == 100_000

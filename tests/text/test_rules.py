@@ -4,7 +4,7 @@ import pytest
 
 from elmokit.errors import InputError
 from elmokit.tasks.names import TASKS, get_task
-from elmokit.text.tokens import RAW_ENGLISH, TextRules
+from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 TOKENIZED = TextRules(tokenized=True)
 FRENCH = TextRules(language="fr")
