@@ -211,7 +211,7 @@ def test_a_text_without_sentences_is_refused(tmp_path: Path, text: str) -> None:
         (["-"], {}, "standard input cannot be prepared"),
         (["a.txt"], {"tokenized": True, "split": True}, "leave out split or tokenized"),
         (["a.txt"], {"tokenized": True, "wrapped": True}, "leave out wrapped or tokenized"),
-        (["a.txt"], {"language": "xx"}, "'xx' has no tokeniser"),
+        (["a.txt"], {"language": "xx"}, "'xx' has no tokenizer"),
         (["a.txt"], {"max_chars": 2}, "max_chars is 2; it must be 3 or more"),
         (["a.txt"], {"num_workers": 0}, "num_workers is 0; it must be 1 or more"),
     ],
