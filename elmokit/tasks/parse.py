@@ -31,7 +31,7 @@ from elmokit.readers.ptb import Constituent, ParsedSentence, draw_tree, join_bra
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
-from elmokit.text.tokens import RAW_ENGLISH, TextRules
+from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 CHAIN = "::"
 EMPTY = 0  # of the gold labels; label k of the label space is k + 1
