@@ -1,0 +1,99 @@
+"""Write a model folder as a Python package that holds data only; `elmokit.weights.bundled` finds it by its name."""
+
+import re
+import shutil
+from pathlib import Path
+from string import Template
+
+from elmokit.atomic import atomic_folder
+from elmokit.errors import InputError, OutputError
+from elmokit.weights.bundled import MODEL
+from elmokit.weights.folder import CARD, CONFIG, SOFTMAX, TENSORS, VOCAB, load_folder
+from elmokit.weights.sums import SUMS
+
+MODEL_FILES = (CONFIG, TENSORS, SOFTMAX, VOCAB, CARD, SUMS)
+
+NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
+
+PYPROJECT = Template("""\
+[build-system]
+requires = ["hatchling>=1.27"]
+build-backend = "hatchling.build"
+
+[project]
+name = "elmokit-$name"
+version = "$version"
+description = "$description"
+readme = "README.md"
+requires-python = ">=3.11"
+license = "$license"
+dependencies = ["elmokit"]
+
+[project.entry-points."elmokit.models"]
+$name = "$module"
+
+[tool.hatch.build.targets.wheel]
+packages = ["$module"]
+""")
+
+README = Template("""\
+# elmokit-$name
+
+$description
+
+```console
+$$ pip install elmokit-$name
+```
+
+```python
+from elmokit import Embedder
+
+embedder = Embedder.from_pretrained("$name")
+```
+
+The package holds data only. The model card is [$module/model/README.md]($module/model/README.md).
+""")
+
+
+def write_package(
+    source: str | Path,
+    folder: str | Path,
+    *,
+    name: str | None = None,
+    version: str = "0.1.0",
+    license: str = "Apache-2.0",
+    description: str | None = None,
+) -> Path:
+    """Write a package with a model, ready for ``pip install`` or ``python -m build``; return its folder.
+
+    Args:
+        source: Folder of the model, saved by elmokit.
+        folder: Folder to write; it must not exist, or be empty.
+        name: Name of the model; by default that of its folder.
+        version: Version of the package.
+        license: SPDX expression of the model's license.
+        description: One line for the package index.
+    """
+    source, folder = Path(source), Path(folder)
+    name = source.resolve().name if name is None else name
+    if not NAME.fullmatch(name):
+        raise InputError(f"model name {name!r}; expected lower-case letters and digits, joined by - . or _")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OutputError(f"{folder}: exists already; name a new folder for the package")
+    saved = load_folder(source)  # verifies the hashes
+    description = (
+        description or f"{name}: a biLM for elmokit, {saved.config.num_layers} layers of {saved.config.width}."
+    )
+    module = f"elmokit_model_{re.sub(r'[._-]', '_', name)}"
+    values = {"name": name, "version": version, "license": license, "module": module}
+    values["description"] = description.replace("\\", "").replace('"', "'").replace("\n", " ")
+    with atomic_folder(folder, replace=folder.exists()) as new:
+        (new / "pyproject.toml").write_text(PYPROJECT.substitute(values), "utf-8")
+        (new / "README.md").write_text(README.substitute(values), "utf-8")
+        target = new / module / MODEL
+        target.mkdir(parents=True)
+        (new / module / "__init__.py").write_text(f'"""The model {name} for elmokit: data only."""\n', "utf-8")
+        for file in MODEL_FILES:
+            if (source / file).is_file():
+                shutil.copyfile(source / file, target / file)
+    return folder
