@@ -1,7 +1,7 @@
-"""How likely every word of a sentence is, seen from each side, and which words are likeliest in its place.
+"""Log-probabilities of the tokens of a sentence in both directions, and the likeliest words in their places.
 
-Forward, a word is predicted from those before it; backward, from those after it. The words are those of the model's
-vocabulary; any other is predicted as ``<UNK>``. All log-probabilities are natural ones, over the whole vocabulary.
+Forward, a token is predicted from the tokens before it; backward, from those after it. Out-of-vocabulary tokens are
+predicted as ``<UNK>``. Log-probabilities are natural logarithms over the whole vocabulary, unless a name says log10.
 
 Shapes: T tokens of a sentence, M steps of a batch's sentences (T + 1 each), V words of the vocabulary, K candidates.
 """
@@ -34,54 +34,64 @@ LogProbs = NDArray[np.float32]
 Result = TypeVar("Result")
 
 BATCH_SIZE = 64
-PIECE_BYTES = 32 * 2**20  # of log-probabilities at once, where the likeliest words are looked for
+PIECE_BYTES = 32 * 2**20  # of log-probabilities at once, when the likeliest words are searched
 
 
 @dataclass(frozen=True, eq=False)
 class SentenceScore:
-    """How likely a sentence is, token by token, in nats."""
+    """Log-probabilities of a sentence, token by token, in nats."""
 
     tokens: tuple[str, ...]
     forward_logprobs: LogProbs
-    """Of each token after those before it, (T,)."""
+    """Log-probability of each token given the tokens before it, (T,)."""
     backward_logprobs: LogProbs
-    """Of each token before those after it, (T,)."""
+    """Log-probability of each token given the tokens after it, (T,)."""
     end_logprob: float
-    """Forward: that the sentence ends where it does."""
+    """Log-probability of the end of the sentence, forward."""
     start_logprob: float
-    """Backward: that it starts where it does."""
+    """Log-probability of the start of the sentence, backward."""
     unknown: NDArray[np.bool_]
-    """Tokens that the vocabulary lacks, (T,); their score is that of ``<UNK>``."""
+    """Mask of out-of-vocabulary tokens, (T,); their log-probability is that of ``<UNK>``."""
 
     @property
     def forward_total(self) -> float:
-        """The sentence's log-probability read from the left, its end included."""
+        """Log-probability of the sentence read from the left, with its end."""
         return float(self.forward_logprobs.sum(dtype=np.float64)) + self.end_logprob
 
     @property
     def backward_total(self) -> float:
-        """The sentence's log-probability read from the right, its start included."""
+        """Log-probability of the sentence read from the right, with its start."""
         return float(self.backward_logprobs.sum(dtype=np.float64)) + self.start_logprob
 
     @property
     def forward_perplexity(self) -> float:
-        """Of T tokens and the end."""
+        """Perplexity of T tokens and the end."""
         return exp_or_inf(-self.forward_total / (len(self.tokens) + 1))
 
     @property
     def backward_perplexity(self) -> float:
-        """Of T tokens and the start."""
+        """Perplexity of T tokens and the start."""
         return exp_or_inf(-self.backward_total / (len(self.tokens) + 1))
 
     @property
     def perplexity(self) -> float:
-        """Of both directions together: their geometric mean."""
+        """Perplexity of both directions: their geometric mean."""
         return math.sqrt(self.forward_perplexity * self.backward_perplexity)
+
+    @property
+    def log10(self) -> float:
+        """Mean of both directions' log-probabilities to base 10: the score for rescoring."""
+        return (self.forward_total + self.backward_total) / 2 / math.log(10)
+
+    @property
+    def num_oov(self) -> int:
+        """Number of out-of-vocabulary tokens."""
+        return int(self.unknown.sum())
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A word that could stand in a place."""
+    """A word that could take a token's place."""
 
     word: str
     logprob: float
@@ -89,24 +99,31 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Place:
-    """A token of a sentence, and the words that are likeliest in its stead, best first."""
+    """A token of a sentence, and the likeliest words in its place, best first."""
 
     token: str
     forward: tuple[Candidate, ...]
-    """Given what stands before it."""
+    """Given the tokens before it."""
     backward: tuple[Candidate, ...]
-    """Given what stands after it."""
+    """Given the tokens after it."""
     both: tuple[Candidate, ...]
-    """By the product of the two, scaled to add up to one over the vocabulary."""
+    """By the product of the two, normalized over the vocabulary."""
 
 
 class Scorer:
     """A language model that scores sentences.
 
-    A sentence is a list of tokens, taken as they are, or a string, which is tokenised by the rules of ``language``. Its
-    score depends on it alone.
-    Under ``state="warm"`` (the default) it begins from the state that the LSTMs settle into on running text, under
-    ``"reset"`` from zero, which training has hardly seen: its words are then less likely.
+    A sentence is a list of tokens, used as they are, or a string, which is tokenized. Its score depends on nothing
+    else: not on the sentences before it, nor on the batch.
+
+    Args:
+        model: A biLM with its output layer.
+        vocab: The model's vocabulary. Other words are scored as ``<UNK>``.
+        state: The LSTMs' state at the start of a sentence. ``"warm"``: the state that they settle into on running
+            text. ``"reset"``: zero, which training hardly ever meets, so that scores are lower.
+        warm: The start state for ``"warm"``; computed if it is not given.
+        device: The device to run on, such as ``"cuda"``.
+        language: The language whose rules tokenize strings.
     """
 
     def __init__(
@@ -122,8 +139,8 @@ class Scorer:
         check_belongs(model, vocab)
         if state not in ("reset", "warm"):
             raise InputError(
-                f"state {state!r}; expected 'reset' or 'warm': a score that depends on the sentences before it is of "
-                "no use. The perplexity of running text can be measured with 'carry'"
+                f"state {state!r}; expected 'reset' or 'warm': the score of a sentence must not depend on the "
+                "sentences before it. To measure the perplexity of running text, 'carry' is possible too"
             )
         self.model = model.to(device).eval()
         self.model.bilm.pack_weights()
@@ -142,17 +159,36 @@ class Scorer:
         device: torch.device | str = "cpu",
         language: str = "en",
     ) -> "Scorer":
-        """Load a folder that has an output layer; the English model of elmokit itself, unless another is named."""
+        """Load a model folder that has an output layer.
+
+        Args:
+            folder: A folder that elmokit saved, or the name of a bundled model; the bundled English model by default.
+            state: The LSTMs' state at the start of a sentence, ``"warm"`` or ``"reset"``.
+            device: The device to run on, such as ``"cuda"``.
+            language: The language whose rules tokenize strings.
+        """
         loaded = load_language_model(folder)
         return cls(loaded.model, loaded.vocab, state=state, warm=loaded.start_state, device=device, language=language)
 
     def score(self, sentences: Iterable[str | Sequence[str]]) -> list[SentenceScore]:
-        """Return every sentence's score."""
+        """Return the scores of all sentences.
+
+        Args:
+            sentences: Lists of tokens, or strings, which are tokenized.
+        """
         return list(self.iter_scores(sentences))
 
-    def iter_scores(self, sentences: Iterable[str | Sequence[str]]) -> Iterator[SentenceScore]:
-        """Yield what `score` returns, in the sentences' order, reading them as it goes."""
-        for window in _windows(sentences, self.language):
+    def iter_scores(
+        self, sentences: Iterable[str | Sequence[str]], *, window_words: int = WINDOW_WORDS
+    ) -> Iterator[SentenceScore]:
+        """Yield the scores of all sentences in order, while the sentences are read.
+
+        Args:
+            sentences: Lists of tokens, or strings, which are tokenized.
+            window_words: The number of words read before the first score is yielded. A large window makes efficient
+                batches. With 1, each sentence is answered before the next one is read.
+        """
+        for window in _windows(sentences, self.language, window_words):
             scores: dict[int, SentenceScore] = {}
             for batch in self._contexts(window):
                 forward_M = -self._surprises(batch.forward_MP, batch.forward_targets_M)
@@ -163,18 +199,31 @@ class Scorer:
         self._warn_of_cut_words()
 
     def predict(self, sentences: Iterable[str | Sequence[str]], *, top_k: int = 5) -> list[list[Place]]:
-        """Return for every token of every sentence the ``top_k`` likeliest words in its place."""
+        """Return the likeliest words in the place of every token, one list of places per sentence.
+
+        Args:
+            sentences: Lists of tokens, or strings, which are tokenized.
+            top_k: The number of words per token.
+        """
         return list(self.iter_predictions(sentences, top_k=top_k))
 
-    def iter_predictions(self, sentences: Iterable[str | Sequence[str]], *, top_k: int = 5) -> Iterator[list[Place]]:
-        """Yield what `predict` returns, in the sentences' order, reading them as it goes."""
+    def iter_predictions(
+        self, sentences: Iterable[str | Sequence[str]], *, top_k: int = 5, window_words: int = WINDOW_WORDS
+    ) -> Iterator[list[Place]]:
+        """Yield the predictions of all sentences in order, while the sentences are read.
+
+        Args:
+            sentences: Lists of tokens, or strings, which are tokenized.
+            top_k: The number of words per token.
+            window_words: The number of words read before the first result is yielded, as in `iter_scores`.
+        """
         if not 1 <= top_k <= len(self.vocab):
-            raise InputError(f"top_k is {top_k}; the model predicts {len(self.vocab):,} words, choose from 1 to that")
-        for window in _windows(sentences, self.language):
+            raise InputError(f"top_k is {top_k}; expected 1 to {len(self.vocab):,}, the size of the vocabulary")
+        for window in _windows(sentences, self.language, window_words):
             predictions: dict[int, list[Place]] = {}
             for batch in self._contexts(window):
                 for index, steps in _steps_of(batch):
-                    # The last step forward is the end, the first one backward the start: neither is a token's.
+                    # Forward, the last step predicts the end; backward, the first one predicts the start.
                     forward_TP, backward_TP = batch.forward_MP[steps][:-1], batch.backward_MP[steps][1:]
                     predictions[index] = self._places(window[index], forward_TP, backward_TP, top_k)
             yield from _in_order(predictions)
@@ -199,7 +248,7 @@ class Scorer:
     def _score(self, tokens: tuple[str, ...], forward: LogProbs, backward: LogProbs) -> SentenceScore:
         return SentenceScore(
             tokens=tokens,
-            # Copies, so that one kept sentence does not keep its whole batch in memory.
+            # Copies: a view would keep the whole batch in memory.
             forward_logprobs=forward[:-1].copy(),
             backward_logprobs=backward[1:].copy(),
             end_logprob=float(forward[-1]),
@@ -237,8 +286,12 @@ class Scorer:
             warnings.warn(message, ElmokitWarning, stacklevel=3)
 
 
-def _windows(sentences: Iterable[str | Sequence[str]], language: str) -> Iterator[list[tuple[str, ...]]]:
-    """Sentences as tokens, some ``WINDOW_WORDS`` words at a time."""
+def _windows(
+    sentences: Iterable[str | Sequence[str]], language: str, window_words: int
+) -> Iterator[list[tuple[str, ...]]]:
+    """Yield lists of tokenized sentences with about ``window_words`` words each."""
+    if window_words < 1:
+        raise InputError(f"window_words is {window_words}; expected 1 or more")
     if isinstance(sentences, str):
         raise InputError(f"{sentences[:40]!r} is one string; give a list of sentences, such as [{sentences[:40]!r}]")
     window: list[tuple[str, ...]] = []
@@ -250,7 +303,7 @@ def _windows(sentences: Iterable[str | Sequence[str]], language: str) -> Iterato
                 raise InputError(f"a token is {token!r}, of type {type(token).__name__}; expected a string")
         window.append(tokens)
         num_words += len(tokens) + 1  # empty sentences fill a window too
-        if num_words >= WINDOW_WORDS:
+        if num_words >= window_words:
             yield window
             window, num_words = [], 0
     if window:
@@ -258,7 +311,7 @@ def _windows(sentences: Iterable[str | Sequence[str]], language: str) -> Iterato
 
 
 def _steps_of(batch: Contexts) -> Iterator[tuple[int, slice]]:
-    """Every sentence of a batch, and where its steps stand."""
+    """Yield the index of each sentence of a batch, and the slice of its steps."""
     ends = np.cumsum(batch.num_steps).tolist()
     for index, end, count in zip(batch.indices, ends, batch.num_steps, strict=True):
         yield index, slice(end - count, end)

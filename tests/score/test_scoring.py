@@ -62,6 +62,25 @@ def test_a_score_depends_on_its_sentence_alone(scorer: Scorer) -> None:
         np.testing.assert_allclose(score.backward_logprobs, alone.backward_logprobs, atol=1e-5)
 
 
+def test_a_window_of_one_word_answers_each_sentence_before_the_next_is_read(scorer: Scorer) -> None:
+    read: list[list[str]] = []
+
+    def sentences() -> Iterator[list[str]]:
+        for tokens in TOKENS:
+            read.append(tokens)
+            yield tokens
+
+    expected = scorer.score(TOKENS)
+    for number, score in enumerate(scorer.iter_scores(sentences(), window_words=1), start=1):
+        assert len(read) == number
+        assert score.log10 == pytest.approx(expected[number - 1].log10, rel=1e-5)
+    read.clear()
+    next(scorer.iter_predictions(sentences(), top_k=1, window_words=1))
+    assert len(read) == 1
+    with pytest.raises(InputError, match="window_words is 0; expected 1 or more"):
+        next(scorer.iter_scores(TOKENS, window_words=0))
+
+
 def test_predictions_are_the_likeliest_words_of_a_plain_loop(pair: Pair, scorer: Scorer) -> None:
     for tokens, places in zip(TOKENS, scorer.predict(TOKENS, top_k=3), strict=True):
         forward_TV = pair.oracle.logprobs(0, ["<S>", *tokens[:-1]], pair.oracle.zero(0))[0]
@@ -97,8 +116,7 @@ def test_predictions_in_pieces_are_the_same(scorer: Scorer, monkeypatch: pytest.
         assert [place.both[0].word for place in places] == [place.both[0].word for place in others]
 
 
-def test_sentences_are_read_as_they_are_needed(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elmokit.score.scoring.WINDOW_WORDS", 5)
+def test_sentences_are_read_as_they_are_needed(scorer: Scorer) -> None:
     num_read = 0
 
     def endless() -> Iterator[list[str]]:
@@ -107,8 +125,8 @@ def test_sentences_are_read_as_they_are_needed(scorer: Scorer, monkeypatch: pyte
             num_read += 1
             yield ["it", "rose"]
 
-    assert next(scorer.iter_scores(endless())).tokens == ("it", "rose")
-    assert next(scorer.iter_predictions(endless()))[0].token == "it"
+    assert next(scorer.iter_scores(endless(), window_words=5)).tokens == ("it", "rose")
+    assert next(scorer.iter_predictions(endless(), window_words=5))[0].token == "it"
     assert num_read <= 6
 
 
