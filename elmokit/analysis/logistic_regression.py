@@ -1,7 +1,7 @@
 """Multinomial logistic regression: the linear classifier of a probe.
 
-The loss is convex, so what is found depends on no seed: the negative log-likelihood of all rows, plus ``strength / 2``
-times the sum of the squared weights. Biases are free. (scikit-learn's C is 1 / strength.)
+The loss is the negative log-likelihood of all rows, plus ``strength / 2`` times the sum of the squared weights; biases
+are not penalized. It is convex, so the result depends on no seed. (scikit-learn's C is 1 / strength.)
 
 Shapes: N rows, D features, K classes.
 """
@@ -21,7 +21,7 @@ MOST_STEPS = 1000
 
 @dataclass(frozen=True, eq=False)
 class LinearClassifier:
-    """One row of weights and one bias a class, float64."""
+    """One row of weights and one bias per class, float64."""
 
     weight_KD: Tensor
     bias_K: Tensor
@@ -34,7 +34,7 @@ class LinearClassifier:
 
 @dataclass(frozen=True, eq=False)
 class LossAndSlope:
-    """The loss of a classifier, and its slope there, float64."""
+    """A classifier's loss and the gradient of the loss, float64."""
 
     loss: float
     weight_KD: Tensor
@@ -49,11 +49,11 @@ def fit_path(
     strengths: Iterable[float],
     tolerance: float = 0.1,
 ) -> Iterator[LinearClassifier]:
-    """Yield the classifier of the smallest loss for every strength of the regularisation.
+    """Yield the classifier with the smallest loss for every regularization strength.
 
-    Each begins where the one before ended, which saves time if they go from strong to weak and changes nothing else.
-    L-BFGS over all rows at once ends when no slope, scaled as below, is steeper than ``tolerance``: half the square of
-    that is about what one weight could still gain, in nats over all rows.
+    Each fit starts from the previous one, which saves time if strengths go from strong to weak and changes nothing
+    else. Full-batch L-BFGS ends when no gradient component, scaled as below, is larger than ``tolerance``: half the
+    square of that is about what one weight could still gain, in nats over all rows.
     """
     _check(features_ND, classes_N, num_classes)
     variances_D, axes_DD = torch.linalg.eigh((features_ND.T @ features_ND).double() / len(features_ND))
@@ -65,8 +65,8 @@ def fit_path(
     for strength in strengths:
         if not strength > 0:
             raise InputError(f"strength {strength}; expected a number above 0, without which there may be no optimum")
-        # About one over the root of the loss's curvature. With weights in this unit L-BFGS has less than half as far
-        # to go: tags differ in how frequent they are, and the axes in their variance, by factors of a million.
+        # About one over the root of the loss's curvature. With weights in this unit L-BFGS needs less than half as
+        # many steps: tag frequencies and variances along the axes differ by factors of a million.
         unit_KD = (curvature_K[:, None] * variances_D.clamp(min=0) + strength).rsqrt()
         unit = LinearClassifier(unit_KD, curvature_K.rsqrt())
         found = _descend(found, unit, turned_ND, classes_N, strength=strength, tolerance=tolerance)
@@ -76,7 +76,7 @@ def fit_path(
 def loss_and_slope(
     classifier: LinearClassifier, features_ND: Tensor, classes_N: Tensor, *, strength: float
 ) -> LossAndSlope:
-    """The loss and its slope, summed in float64 over a few rows at a time."""
+    """Return the loss and its gradient, summed in float64 over chunks of rows."""
     weight_KD, bias_K = classifier.weight_KD.to(features_ND.dtype), classifier.bias_K.to(features_ND.dtype)
     nll, slope_KD, slope_K = 0.0, torch.zeros_like(classifier.weight_KD), torch.zeros_like(classifier.bias_K)
     for part_ND, class_N in zip(features_ND.split(ROWS_AT_ONCE), classes_N.split(ROWS_AT_ONCE), strict=True):
@@ -99,7 +99,7 @@ def _descend(
     strength: float,
     tolerance: float,
 ) -> LinearClassifier:
-    """Go downhill from ``start``, with the weights measured in ``unit``."""
+    """Minimize the loss from ``start``, with the weights measured in ``unit``."""
     weight_KD, bias_K = start.weight_KD / unit.weight_KD, start.bias_K / unit.bias_K
     optimizer = torch.optim.LBFGS(
         [weight_KD, bias_K],
@@ -122,7 +122,9 @@ def _descend(
 
 def _check(features_ND: Tensor, classes_N: Tensor, num_classes: int) -> None:
     if not len(features_ND) or len(features_ND) != len(classes_N):
-        raise InputError(f"{len(features_ND)} rows of features, {len(classes_N)} classes; expected as many, 1 or more")
+        raise InputError(
+            f"{len(features_ND)} rows of features and {len(classes_N)} classes; expected one class per row, 1 or more"
+        )
     if not 0 <= int(classes_N.min()) <= int(classes_N.max()) < num_classes:
         raise InputError(
             f"classes from {int(classes_N.min())} to {int(classes_N.max())}; expected 0 to {num_classes - 1}"

@@ -1,8 +1,8 @@
-"""The tokens of a text that are nearest to a word in its context (Peters et al. 2018, Table 4).
+"""Find the tokens of a text that are nearest to a word in its context (Peters et al. 2018, Table 4).
 
-Nearness is the cosine of one layer's vectors. The text streams by: only the nearest tokens so far are kept.
+Similarity is the cosine of one layer's vectors. The text is streamed: only the nearest tokens so far stay in memory.
 
-Shapes: Q queries, P positions of a sentence that are looked at, L layers, T tokens, D width, V words.
+Shapes: Q queries, P candidate positions of a sentence, L layers, T tokens, D width, V words.
 """
 
 import heapq
@@ -28,12 +28,12 @@ from elmokit.errors import InputError
 
 TOP = -1
 DIGITS = 6
-"""Of a cosine, as far as float32 means something. What is equal so far is a tie."""
+"""Decimals of a cosine that float32 can distinguish. Cosines that agree so far are a tie."""
 
 
 @dataclass(frozen=True)
 class Neighbor:
-    """A token of the text, and the cosine of its vector with the query's."""
+    """A token of the text and the cosine of its vector with the query's."""
 
     similarity: float
     occurrence: Occurrence
@@ -49,7 +49,7 @@ class Neighborhood:
 
 @dataclass(frozen=True)
 class StaticNeighbor:
-    """A word, and the cosine of its static vector with another word's."""
+    """A word and the cosine of its static vector with another word's."""
 
     similarity: float
     word: str
@@ -57,7 +57,7 @@ class StaticNeighbor:
 
 @dataclass(frozen=True, eq=False)
 class _Embedded:
-    """What is looked at of a sentence: some positions, and their vectors of length 1."""
+    """A sentence's candidate positions and their vectors, scaled to length 1."""
 
     number: int
     tokens: tuple[str, ...]
@@ -75,7 +75,7 @@ def find_neighbors(
     same_word: bool = False,
     progress: Callable[[int, int], None] = lambda _sentences, _tokens: None,
 ) -> list[Neighborhood]:
-    """Find the ``k`` tokens of a text nearest to each query: any tokens, or with ``same_word`` the query's own word.
+    """Return the ``k`` tokens of a text nearest to each query: any tokens, or with ``same_word`` the query's own word.
 
     A query's own sentence is left out, wherever the text has it. Of equal sentences the first counts, and of equally
     near tokens the earlier comes first. ``progress`` is called with the numbers of sentences read and of tokens
@@ -84,9 +84,9 @@ def find_neighbors(
     if k < 1:
         raise InputError(f"k {k}; expected 1 or more")
     if not queries:
-        raise InputError("no queries; give one or more, as find_occurrences or find_in_contexts find them")
+        raise InputError("no queries; expected one or more, as find_occurrences or find_in_contexts return them")
     if embedder.state == "carry":
-        raise InputError("neighbours under state='carry', where a vector depends on its batch; use 'reset' or 'warm'")
+        raise InputError("state is 'carry', under which a vector depends on its batch; search with 'reset' or 'warm'")
     queries_QD = unit_vectors(embedder, queries, layer=layer)
     nearest = [_Nearest(query, k) for query in queries]
     words = {query.token for query in queries} if same_word else None
@@ -103,10 +103,10 @@ def find_neighbors(
 
 
 def find_static_neighbors(vectors: StaticVectors, word: str, *, k: int = 10) -> tuple[StaticNeighbor, ...]:
-    """Find the ``k`` words whose static vectors are nearest to a word's, whatever its context."""
+    """Return the ``k`` words whose static vectors are nearest to a word's."""
     row = int(vectors.rows([word], lower="fallback")[0])
     if not row:
-        raise InputError(f"{word!r} has no static vector; take another word, or do without the static vectors")
+        raise InputError(f"{word!r} has no static vector; choose another word, or omit the static vectors")
     matrix_VD = vectors.matrix(unit_length=True)
     similarities_V = (matrix_VD @ matrix_VD[row]).round(DIGITS)
     similarities_V[[0, row]] = -np.inf  # row 0 is no word
@@ -117,9 +117,9 @@ def find_static_neighbors(vectors: StaticVectors, word: str, *, k: int = 10) -> 
 
 
 def sense_similarity(embedder: Embedder, word: str, first: Sentence, second: Sentence) -> tuple[float, ...]:
-    """The cosine of a word with itself across two sentences, at every layer.
+    """Return the cosine of a word in one sentence with the same word in another, at every layer.
 
-    The token layer knows no context, so there it is 1. Of several occurrences in a sentence the first is taken.
+    In the token layer, which has no context, it is 1. The first occurrence in each sentence counts.
     """
     pair = [find_in_contexts(embedder, [sentence], word)[0] for sentence in (first, second)]
     layers = embedder.embed_layers([occurrence.tokens for occurrence in pair])
@@ -134,8 +134,8 @@ def _embed(
     layer: Layer,
     progress: Callable[[int, int], None],
 ) -> Iterator[_Embedded]:
-    """Yield the sentences that hold one of the words, in the text's order; None looks at every token."""
-    waiting: deque[tuple[int, tuple[str, ...], list[int]]] = deque()  # no more than the embedder has read ahead
+    """Yield the sentences that contain one of the words, in the text's order; None makes every token a candidate."""
+    waiting: deque[tuple[int, tuple[str, ...], list[int]]] = deque()  # no more than the embedder reads ahead
     num_read = num_tokens = 0
 
     def read() -> Iterator[Sequence[str]]:
@@ -159,7 +159,7 @@ def _embed(
 
 
 class _Nearest:
-    """The best so far for one query."""
+    """The nearest tokens so far for one query."""
 
     def __init__(self, query: Occurrence, k: int) -> None:
         self.query = query
@@ -170,11 +170,11 @@ class _Nearest:
 
     @property
     def least(self) -> float:
-        """What a token must exceed to be kept: of equals the first stays."""
+        """Similarity that a token must exceed to enter; among equals the first stays."""
         return self._heap[0][0] if len(self._heap) == self._k else -np.inf
 
     def offer(self, neighbor: Neighbor) -> None:
-        """Keep a token if it is near enough and its place is not kept already."""
+        """Add a token if it is near enough and its place is new."""
         place = neighbor.occurrence.place
         if neighbor.similarity <= self.least or place in self._places:
             return
@@ -184,9 +184,9 @@ class _Nearest:
         if len(self._heap) < self._k:
             heapq.heappush(self._heap, entry)
         else:
-            # A copy of what is let go cannot come back: it is no nearer than what is kept.
+            # A copy of a dropped token cannot return: it is no nearer than the tokens that stayed.
             self._places.discard(heapq.heappushpop(self._heap, entry)[2].occurrence.place)
 
     def sorted(self) -> tuple[Neighbor, ...]:
-        """What was kept, the most similar first."""
+        """Return the nearest tokens, the most similar first."""
         return tuple(neighbor for _, _, neighbor in sorted(self._heap, reverse=True))

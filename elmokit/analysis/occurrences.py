@@ -1,4 +1,4 @@
-"""A word where it stands in a text: finding it, its vectors, and a few places that show its different uses.
+"""Occurrences of a word in a text: find them, embed them, and choose a few that show its different senses.
 
 Shapes: N occurrences, L layers, T tokens, D width.
 """
@@ -17,12 +17,12 @@ Place = tuple[tuple[str, ...], int]
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A token in its sentence."""
+    """A token and its sentence."""
 
     tokens: tuple[str, ...]
     position: int
     sentence: int | None = None
-    """The sentence's number in the text, counted from 0; None if it is not from there."""
+    """Index of the sentence in the text, from 0; None for a sentence from elsewhere."""
 
     @property
     def token(self) -> str:
@@ -31,12 +31,12 @@ class Occurrence:
 
     @property
     def place(self) -> Place:
-        """What its vectors depend on: equal sentences have equal ones."""
+        """All that the vectors depend on: occurrences with equal places have equal vectors."""
         return self.tokens, self.position
 
 
 def find_occurrences(embedder: Embedder, sentences: Iterable[Sentence], word: str, *, most: int) -> list[Occurrence]:
-    """The first occurrences of a word in a text, at most so many; of equal sentences the first. Reads no further."""
+    """Return the first ``most`` occurrences of a word in a text, and read no further; equal sentences count once."""
     found: dict[Place, Occurrence] = {}
     for number, sentence in enumerate(sentences):
         if not may_hold(sentence, {word}):
@@ -48,26 +48,28 @@ def find_occurrences(embedder: Embedder, sentences: Iterable[Sentence], word: st
             if len(found) == most:
                 return list(found.values())
     if not found:
-        raise InputError(f"{word!r} is no token of the text; check how the word is written, upper and lower case too")
+        raise InputError(f"{word!r} is not a token of the text; check its spelling, and upper and lower case")
     return list(found.values())
 
 
 def find_in_contexts(embedder: Embedder, contexts: Iterable[Sentence], word: str) -> list[Occurrence]:
-    """Every occurrence of a word in sentences that must hold it."""
+    """Return every occurrence of a word in sentences, each of which must contain it."""
     found = []
     for context in contexts:
         tokens = as_tokens(embedder, context)
         if word not in tokens:
-            raise InputError(f"{word!r} is no token of the context {' '.join(tokens)!r}; give sentences that hold it")
+            raise InputError(
+                f"{word!r} is not a token of the context {' '.join(tokens)!r}; give sentences that contain it"
+            )
         found += [Occurrence(tokens, position) for position in _positions(tokens, word)]
     return found
 
 
 def choose_varied(embedder: Embedder, occurrences: Sequence[Occurrence], *, num: int, layer: Layer) -> list[Occurrence]:
-    """A few occurrences to which, together, all others are close: one of each kind, if the vectors tell kinds apart.
+    """Return ``num`` occurrences that represent all others: one per sense, if the vectors separate senses.
 
-    The first is the one closest to all. Each further one adds most to how close every occurrence is to the nearest
-    chosen, so a single odd one is hardly ever taken.
+    A greedy choice: each one adds most to the summed similarity of all occurrences with their nearest chosen one. An
+    outlier is hardly ever chosen.
     """
     vectors_ND = unit_vectors(embedder, occurrences, layer=layer)
     similarities_NN = vectors_ND @ vectors_ND.T
@@ -82,7 +84,7 @@ def choose_varied(embedder: Embedder, occurrences: Sequence[Occurrence], *, num:
 
 
 def unit_vectors(embedder: Embedder, occurrences: Sequence[Occurrence], *, layer: Layer) -> Vectors:
-    """One vector of length 1 an occurrence, (N, D)."""
+    """Return one vector per occurrence, scaled to length 1, (N, D)."""
     check_layer(layer, embedder.num_layers)
     found = embedder.iter_layers(occurrence.tokens for occurrence in occurrences)
     picked = [
@@ -101,13 +103,13 @@ def to_unit_length(vectors_ND: Vectors) -> Vectors:
 
 
 def as_tokens(embedder: Embedder, sentence: Sentence) -> tuple[str, ...]:
-    """A sentence's tokens: raw text is tokenised."""
+    """Return a sentence's tokens; raw text is tokenized."""
     return tuple(embedder.tokenize(sentence) if isinstance(sentence, str) else sentence)
 
 
 def may_hold(sentence: Sentence, words: Iterable[str]) -> bool:
-    """Whether a sentence can have one of the words as a token: a quick look, for raw text before it is tokenised."""
-    # Other characters than letters and digits may be changed by the tokeniser.
+    """Return whether a sentence can contain one of the words as a token: a quick test before tokenizing raw text."""
+    # The tokenizer may change characters other than letters and digits.
     return any(word in sentence or (isinstance(sentence, str) and not word.isalnum()) for word in words)
 
 

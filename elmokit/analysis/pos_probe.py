@@ -1,6 +1,7 @@
-"""Which layer knows parts of speech? A linear classifier on each, frozen (Peters et al. 2018, Table 6).
+"""Probe each layer of a frozen biLM for parts of speech with a linear classifier (Peters et al. 2018, Table 6).
 
-For every layer, and for the mean of all, the regularisation is picked on the dev set; then the test set is read once.
+For every layer, and for the mean of all, the regularization strength is chosen on the dev set. The test set is
+evaluated once.
 
 Shapes: N tokens of a data set, L layers, D width, K tags.
 """
@@ -26,7 +27,7 @@ from elmokit.model.bilm import BiLM
 from elmokit.readers.conllu import UDSentence
 
 STRENGTHS = (100.0, 10.0, 1.0, 0.1)
-"""Of the regularisation, the inverse of scikit-learn's C."""
+"""Regularization strengths: the inverse of scikit-learn's C."""
 
 Part = Literal["train", "dev", "test"]
 PARTS: tuple[Part, ...] = ("train", "dev", "test")
@@ -34,7 +35,7 @@ PARTS: tuple[Part, ...] = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class PosData:
-    """Sentences with their tags, in three parts."""
+    """Tagged sentences: training, dev and test part."""
 
     train: Sequence[UDSentence]
     dev: Sequence[UDSentence]
@@ -43,26 +44,26 @@ class PosData:
     def __post_init__(self) -> None:
         for part in PARTS:
             if not any(sentence.tokens for sentence in self.part(part)):
-                raise InputError(f"no token in the {part} part; expected one or more tagged sentences in each")
+                raise InputError(f"the {part} part has no tokens; expected one or more tagged sentences in each part")
         if len(tags := self.tags()) < 2:
-            raise InputError(f"the training part has no tag but {tags[0]!r}; take a treebank that is tagged (XPOS)")
+            raise InputError(f"the training part has only the tag {tags[0]!r}; use a treebank with XPOS tags")
 
     def part(self, name: Part) -> Sequence[UDSentence]:
-        """The sentences of a part."""
+        """Return the sentences of a part."""
         return {"train": self.train, "dev": self.dev, "test": self.test}[name]
 
     def num_tokens(self, name: Part) -> int:
-        """Tokens of a part."""
+        """Return the number of tokens in a part."""
         return sum(len(sentence.tokens) for sentence in self.part(name))
 
     def tags(self) -> list[str]:
-        """The tags that can be learned, sorted."""
+        """Return the tags of the training part, sorted."""
         return sorted({tag for sentence in self.train for tag in sentence.xpos})
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A strength of the regularisation, and how well it did on the dev set."""
+    """A regularization strength and its accuracy on the dev set."""
 
     strength: float
     dev_accuracy: float
@@ -70,30 +71,30 @@ class Trial:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a linear classifier can read off one layer."""
+    """Accuracy of a linear classifier on one layer."""
 
     layer: Layer
     strength: float
-    """The one that did best on the dev set; the strongest of equals."""
+    """The strength with the best dev accuracy; among equals the largest."""
     dev_accuracy: float
     test_accuracy: float
     seconds: float
-    """To learn the classifiers of all strengths."""
+    """Time to train the classifiers of all strengths."""
     trials: tuple[Trial, ...]
 
 
 @dataclass(frozen=True)
 class ProbeProgress:
-    """How far a probe is: ``done`` of ``total`` tokens embedded, or classifiers learned."""
+    """Progress of a probe: ``done`` of ``total`` tokens embedded, or classifiers trained."""
 
-    doing: Literal["embedding", "learning"]
+    doing: Literal["embedding", "training"]
     done: int
     total: int
 
 
 @dataclass(frozen=True, eq=False)
 class _Examples:
-    """Features and tags of one part; a tag that training lacks is -1, which no classifier says."""
+    """Features and tags of one part; a tag that is not in the training part is -1, which no classifier predicts."""
 
     features_ND: Tensor
     tags_N: Tensor
@@ -102,14 +103,14 @@ class _Examples:
 def probe_pos(
     embedder: Embedder, data: PosData, *, progress: Callable[[ProbeProgress], None] = lambda _: None
 ) -> Iterator[ProbeResult]:
-    """Learn to predict XPOS from every layer, then from the mean of all, and yield each result as it is found."""
+    """Train classifiers of XPOS tags on every layer, then on the mean of all; yield each result as it is ready."""
     if embedder.state == "carry":
-        raise InputError("a probe under state='carry', where a vector depends on its batch; use 'reset' or 'warm'")
+        raise InputError("state is 'carry', under which a vector depends on its batch; probe with 'reset' or 'warm'")
     return _probe_layers(embedder, data, progress)
 
 
 def untrained_like(embedder: Embedder, *, seed: int) -> Embedder:
-    """A biLM of the same shape that has learned nothing: the control, so that width alone is not credited."""
+    """Return an embedder of the same shape with random weights: the control for what width alone contributes."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         bilm = BiLM(embedder.bilm.config)
@@ -126,24 +127,24 @@ def _probe_layers(
             examples = _examples(vectors_LND, layer, data, index)
             tried = number * len(STRENGTHS)
 
-            def tell(more: int, tried: int = tried) -> None:
-                progress(ProbeProgress("learning", tried + more, len(layers) * len(STRENGTHS)))
+            def report(more: int, tried: int = tried) -> None:
+                progress(ProbeProgress("training", tried + more, len(layers) * len(STRENGTHS)))
 
-            yield _probe_layer(layer, examples, num_tags=len(index), tell=tell)
+            yield _probe_layer(layer, examples, num_tags=len(index), report=report)
 
 
 def _probe_layer(
-    layer: Layer, examples: dict[Part, _Examples], *, num_tags: int, tell: Callable[[int], None]
+    layer: Layer, examples: dict[Part, _Examples], *, num_tags: int, report: Callable[[int], None]
 ) -> ProbeResult:
     start = time.monotonic()
     train = examples["train"]
     found = fit_path(train.features_ND, train.tags_N, num_classes=num_tags, strengths=STRENGTHS)
     trials: list[Trial] = []
     best: tuple[Trial, LinearClassifier] | None = None
-    tell(0)
+    report(0)
     for strength, classifier in zip(STRENGTHS, found, strict=True):
         trials.append(Trial(strength, _accuracy(classifier, examples["dev"])))
-        tell(len(trials))
+        report(len(trials))
         if best is None or trials[-1].dev_accuracy > best[0].dev_accuracy:
             best = trials[-1], classifier
     seconds = time.monotonic() - start
@@ -161,7 +162,7 @@ def _accuracy(classifier: LinearClassifier, examples: _Examples) -> float:
 def _embedded(
     embedder: Embedder, data: PosData, progress: Callable[[ProbeProgress], None]
 ) -> Iterator["np.memmap[tuple[int, int, int], np.dtype[np.float32]]"]:
-    """Yield the vectors of all parts one after the other, (L, N, D), on disk: memory holds one layer at a time."""
+    """Yield the vectors of all parts, concatenated, (L, N, D), in a file: memory holds one layer at a time."""
     total = sum(map(data.num_tokens, PARTS))
     sentences = (sentence.tokens for part in PARTS for sentence in data.part(part))
     with tempfile.TemporaryFile(prefix="elmokit-") as file:
@@ -178,7 +179,7 @@ def _embedded(
 
 
 def _reserve(file: IO[bytes], num_bytes: int) -> None:
-    """Take the disk that a file will need: a disk that is full when mapped memory is written kills the process."""
+    """Allocate a file's disk space now: a full disk would kill the process when it writes to mapped memory."""
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, num_bytes)
@@ -186,8 +187,8 @@ def _reserve(file: IO[bytes], num_bytes: int) -> None:
             file.truncate(num_bytes)
     except OSError as error:
         raise OutputError(
-            f"{tempfile.gettempdir()}: {error.strerror}; the vectors of all layers need {num_bytes / 1e9:.1f} GB, "
-            "name another folder for them with the variable TMPDIR"
+            f"{tempfile.gettempdir()}: {error.strerror}; the vectors of all layers need {num_bytes / 1e9:.1f} GB. "
+            "Set the variable TMPDIR to a folder with more space"
         ) from error
 
 
@@ -197,10 +198,10 @@ def _examples(
     data: PosData,
     index: dict[str, int],
 ) -> dict[Part, _Examples]:
-    """One layer's features, standardised by the training part's mean and deviation."""
+    """Return one layer's features, standardized by the training part's mean and standard deviation."""
     picked_ND = torch.from_numpy(np.asarray(vectors_LND.mean(axis=0)) if layer == "mean" else vectors_LND[layer].copy())
     deviation_D, mean_D = torch.std_mean(picked_ND[: data.num_tokens("train")], dim=0, correction=0)
-    deviation_D[deviation_D == 0] = 1  # a feature that never changes says nothing
+    deviation_D[deviation_D == 0] = 1  # a constant feature carries no information
     picked_ND.sub_(mean_D).div_(deviation_D)
     examples: dict[Part, _Examples] = {}
     done = 0

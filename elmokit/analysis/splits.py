@@ -1,4 +1,4 @@
-"""Parts to learn from, to choose by and to test on, of data that comes without them; always the same ones."""
+"""A fixed training, dev and test split for data that is published without one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Name = TypeVar("Name", str, int)
 
 @dataclass(frozen=True)
 class Split(Generic[T]):
-    """Examples to learn from, to choose the best weights by, and to test these on."""
+    """Examples to train on, to select weights by (dev), and to test."""
 
     train: list[T]
     dev: list[T]
@@ -26,17 +26,17 @@ class Split(Generic[T]):
 def split_by_document(
     examples: Sequence[T], document_of: Callable[[T], Name], *, held_out: int, between: str
 ) -> Split[T]:
-    """Divide examples by their documents, whatever their order; dev and test get ``held_out`` % of the documents each.
+    """Split examples by document, whatever their order; dev and test get ``held_out`` % of the documents each.
 
-    A document that is learned from says much of its other examples, so all of them stay together.
-    ``between`` is the line that parts documents in a file, for whoever gives too few.
+    Examples of one document are much alike, so they stay in one part. ``between`` is the line that separates documents
+    in a file, for the error message.
     """
     documents = sorted({document_of(example) for example in examples})
     num_held_out = len(documents) * held_out // 100
     if not num_held_out:
         raise InputError(
             f"{len(documents)} documents cannot be split {100 - 2 * held_out}/{held_out}/{held_out}; "
-            f"give {-(-100 // held_out)} or more, with a line {between} between them"
+            f"expected {-(-100 // held_out)} or more, separated by a line {between}"
         )
     order = [documents[place] for place in np.random.default_rng(SEED).permutation(len(documents))]
     dev, test = set(order[:num_held_out]), set(order[num_held_out : 2 * num_held_out])

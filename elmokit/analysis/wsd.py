@@ -46,9 +46,9 @@ class SenseScores:
 
     num_instances: int
     first_sense: float
-    """Of WordNet's first sense, the baseline."""
+    """Accuracy of WordNet's first sense, the baseline."""
     layers: tuple[float, ...]
-    """Of each layer's vectors."""
+    """Accuracy of each layer's vectors."""
     num_unseen: int
     """Instances whose word SemCor never tags: they are answered by the first sense."""
 

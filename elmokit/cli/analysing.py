@@ -201,7 +201,7 @@ def _probe_progress(bar: "_Bar") -> "Callable[[ProbeProgress], None]":
     start = time.monotonic()
 
     def progress(now: "ProbeProgress") -> None:
-        if now.doing == "learning":
+        if now.doing == "training":
             bar.show("classifiers", now.done, now.total, "")
         else:
             bar.show("words", now.done, now.total, f"{now.done / (time.monotonic() - start + 1e-9):,.0f} words/s")

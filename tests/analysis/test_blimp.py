@@ -1,4 +1,4 @@
-"""Minimal pairs: ties are wrong, paradigms count equally, out-of-vocabulary pairs are told apart."""
+"""Minimal pairs: ties are wrong, paradigms count equally, out-of-vocabulary pairs are separate."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

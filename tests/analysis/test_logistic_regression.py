@@ -1,4 +1,4 @@
-"""The classifier found is the optimum: that of Newton's method, written apart in plain NumPy.
+"""The fitted classifier is the optimum: that of Newton's method in plain NumPy.
 
 Shapes: N rows, D features, K classes, E = D + 1 features with the constant one for the bias.
 """
@@ -62,7 +62,7 @@ def test_the_usual_tolerance_in_float32_is_near_the_optimum():
         assert losses[1] - 1e-6 < losses[0] < losses[1] + 0.2  # of about 190 nats
 
 
-def test_the_slope_is_the_loss_s_by_finite_differences(monkeypatch):
+def test_the_gradient_matches_finite_differences(monkeypatch):
     monkeypatch.setattr(logistic_regression, "ROWS_AT_ONCE", 7)  # several parts, the last one short
     features_ND, classes_N = draw()
     generator = torch.Generator().manual_seed(4)
@@ -105,14 +105,14 @@ def test_a_class_without_rows_and_a_constant_feature_do_no_harm():
 @pytest.mark.parametrize(
     ("rows", "classes", "strength", "message"),
     [
-        (0, [], 1.0, "0 rows of features, 0 classes"),
-        (2, [0], 1.0, "2 rows of features, 1 classes"),
+        (0, [], 1.0, "0 rows of features and 0 classes"),
+        (2, [0], 1.0, "2 rows of features and 1 classes"),
         (2, [0, 3], 1.0, "classes from 0 to 3; expected 0 to 2"),
         (2, [-1, 0], 1.0, "classes from -1 to 0; expected 0 to 2"),
         (2, [0, 1], 0.0, "strength 0.0; expected a number above 0"),
     ],
 )
-def test_what_has_no_optimum_is_refused(rows, classes, strength, message):
+def test_problems_without_an_optimum_are_rejected(rows, classes, strength, message):
     features_ND, classes_N = torch.ones(rows, 2), torch.tensor(classes, dtype=torch.int64)
     with pytest.raises(InputError, match=message):
         list(fit_path(features_ND, classes_N, num_classes=3, strengths=[strength]))

@@ -1,4 +1,4 @@
-"""Neighbours are those that a plain search finds, however the text streams by."""
+"""Neighbors are those of a brute-force search."""
 
 import math
 import tracemalloc
@@ -33,7 +33,7 @@ def cosine(left: np.ndarray, right: np.ndarray) -> float:
 
 
 def plain_search(embedder: Embedder, query: Occurrence, *, layer: int | str) -> dict[tuple[int, int], float]:
-    """The cosine of every token of the text, by sentence and position."""
+    """Return the cosine of every token of the text, by sentence and position."""
     [query_layers] = embedder.embed_layers([query.tokens])
     vector_D = pick_layers(query_layers, layer)[query.position]
     return {
@@ -103,7 +103,7 @@ def test_fewer_are_found_where_the_text_has_no_more(embedder):
     assert sorted(places(few)) == [(1, 0), (1, 1)]
 
 
-def test_raw_text_is_tokenised(embedder):
+def test_raw_text_is_tokenized(embedder):
     queries = find_occurrences(embedder, ["The fish, old and grey, swam."], "fish", most=1)
     [found] = find_neighbors(embedder, ["no such word", "", "A fish."], queries, same_word=True)
     assert [(one.occurrence.sentence, one.occurrence.tokens) for one in found.neighbors] == [(2, ("A", "fish", "."))]
@@ -123,29 +123,29 @@ def test_memory_does_not_grow_with_the_text(embedder, monkeypatch):
     assert peaks[1] < 1.2 * peaks[0]
 
 
-def test_progress_is_told_and_ends_with_all(embedder):
+def test_progress_is_reported_and_ends_with_all(embedder):
     queries = find_occurrences(embedder, SENTENCES, "fish", most=1)
-    told = []
-    find_neighbors(embedder, SENTENCES, queries, progress=lambda *numbers: told.append(numbers))
-    assert told == sorted(told)
-    assert told[-1] == (len(SENTENCES), len(TEXT.split()))
+    reported = []
+    find_neighbors(embedder, SENTENCES, queries, progress=lambda *numbers: reported.append(numbers))
+    assert reported == sorted(reported)
+    assert reported[-1] == (len(SENTENCES), len(TEXT.split()))
 
 
 FAILURES = {
     "no k": ({"k": 0}, "k 0; expected 1 or more"),
-    "no query": ({"queries": []}, "no queries; give one or more"),
+    "no query": ({"queries": []}, "no queries; expected one or more"),
     "no layer": ({"layer": 3}, "layer 3; expected 'mean' or a number from 0 to 2"),
 }
 
 
 @pytest.mark.parametrize(("changed", "message"), FAILURES.values(), ids=FAILURES)
-def test_what_cannot_be_searched_for_is_refused(embedder, changed, message):
+def test_invalid_searches_are_rejected(embedder, changed, message):
     arguments = {"queries": [Occurrence(("a",), 0)], **changed}
     with pytest.raises(InputError, match=message):
         find_neighbors(embedder, SENTENCES, **arguments)
 
 
-def test_vectors_that_depend_on_their_batch_are_refused(embedder):
+def test_vectors_that_depend_on_their_batch_are_rejected(embedder):
     carrying = Embedder(embedder.bilm, state="carry")
     with pytest.raises(InputError, match="carry"):
         find_neighbors(carrying, SENTENCES, [Occurrence(("a",), 0)])
@@ -154,7 +154,7 @@ def test_vectors_that_depend_on_their_batch_are_refused(embedder):
 # Static vectors
 
 
-def test_static_neighbours_are_the_nearest_words():
+def test_static_neighbors_are_the_nearest_words():
     words = ["play", "far", "game", "draw", "Play", "zero"]
     vectors_VD = np.array([[1, 0], [-1, 0], [3, 1], [6, 2], [0, 1], [0, 0]], dtype=np.float16)
     vectors = StaticVectors(words, vectors_VD)
@@ -186,6 +186,6 @@ def test_a_word_is_compared_with_itself_at_every_layer(embedder):
     assert sense_similarity(embedder, "fish", first, first) == pytest.approx([1.0] * 3)
 
 
-def test_a_word_is_not_compared_where_it_is_not(embedder):
-    with pytest.raises(InputError, match="'fish' is no token of the context 'no'"):
+def test_a_sentence_without_the_word_is_rejected(embedder):
+    with pytest.raises(InputError, match="'fish' is not a token of the context 'no'"):
         sense_similarity(embedder, "fish", "The fish swam.", "no")

@@ -1,4 +1,4 @@
-"""A word where it stands: all of its places are found, and a few are chosen that differ."""
+"""All occurrences of a word are found, and a few that differ are chosen."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_equal_sentences_are_one_place(embedder):
 @pytest.mark.parametrize(
     ("word", "text"), [("'s", "Ibsen\N{RIGHT SINGLE QUOTATION MARK}s play"), ("--", "a play—long"), ("...", "well… no")]
 )
-def test_a_word_that_the_tokeniser_writes_otherwise_is_found(embedder, word, text):
+def test_a_word_that_the_tokenizer_changes_is_found(embedder, word, text):
     [found] = find_occurrences(embedder, [text], word, most=1)
     assert found.token == word
 
@@ -49,18 +49,18 @@ def test_part_of_a_token_is_not_the_word(embedder):
     assert [one.sentence for one in find_occurrences(embedder, ["They played.", "We play."], "play", most=9)] == [1]
 
 
-def test_a_word_that_is_not_there_is_refused(embedder):
-    with pytest.raises(InputError, match=r"'Play' is no token of the text; check .* case"):
+def test_a_word_that_does_not_occur_is_rejected(embedder):
+    with pytest.raises(InputError, match=r"'Play' is not a token of the text; check .* case"):
         find_occurrences(embedder, ["we play"], "Play", most=9)
 
 
-def test_contexts_must_hold_the_word(embedder):
+def test_contexts_must_contain_the_word(embedder):
     assert find_in_contexts(embedder, ["a play", ["play", "play"]], "play") == [
         Occurrence(("a", "play"), 1),
         Occurrence(("play", "play"), 0),
         Occurrence(("play", "play"), 1),
     ]
-    with pytest.raises(InputError, match="'play' is no token of the context 'We played'"):
+    with pytest.raises(InputError, match="'play' is not a token of the context 'We played'"):
         find_in_contexts(embedder, ["a play", "We played"], "play")
 
 
@@ -74,7 +74,7 @@ def test_vectors_are_those_of_the_embedder_scaled_to_length_one(embedder, layer)
         np.testing.assert_allclose(row, vector_D / np.linalg.norm(vector_D), atol=1e-6)
 
 
-def test_one_of_each_kind_is_chosen_and_no_odd_one(embedder):
+def test_one_occurrence_per_sense_is_chosen_and_no_outlier(embedder):
     # The words beside it make the kind; what is far away hardly matters to an untrained model.
     kinds = [f"we want to play it again {end} ." for end in ("today", "now", "soon", "there")]
     kinds += [f"{start} yesterday the play , which" for start in ("and", "but", "so", "then")]

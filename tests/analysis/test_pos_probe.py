@@ -1,4 +1,4 @@
-"""The probe finds in a layer what is there, chooses on dev, and reads test once."""
+"""The probe measures each layer, chooses on the dev set and evaluates the test set once."""
 
 import errno
 import os
@@ -52,20 +52,20 @@ def by_next_word(tokens: list[str], position: int) -> str:
     return "E" if position + 1 == len(tokens) else by_word(tokens, position + 1)
 
 
-def test_what_the_word_tells_is_in_the_token_layer(embedder):
+def test_the_token_layer_predicts_tags_that_follow_from_the_word(embedder):
     results = list(probe_pos(embedder, draw(by_word)))
     assert [one.layer for one in results] == [0, 1, 2, "mean"]
     assert results[0].test_accuracy == results[0].dev_accuracy == 1.0
     assert results[0].strength == next(trial.strength for trial in results[0].trials if trial.dev_accuracy == 1.0)
 
 
-def test_what_the_context_tells_is_in_the_lstms_only(embedder):
+def test_only_the_lstms_predict_tags_that_follow_from_the_context(embedder):
     accuracies = [one.test_accuracy for one in probe_pos(embedder, draw(by_next_word, (150, 40, 40)))]
     assert accuracies[0] < 0.5
     assert min(accuracies[1:]) > 0.8
 
 
-def test_accuracies_are_those_of_standardised_features(embedder):
+def test_accuracies_are_those_of_standardized_features(embedder):
     data = draw(by_next_word, (20, 10, 10))
     parts = {
         name: np.concatenate(embedder.embed_tokens([one.tokens for one in data.part(name)], layer=2))
@@ -87,7 +87,7 @@ def test_accuracies_are_those_of_standardised_features(embedder):
     assert result.dev_accuracy == accuracies[result.strength]["dev"]
 
 
-def test_a_tag_that_training_lacks_is_never_right(embedder):
+def test_a_tag_without_training_examples_is_never_predicted(embedder):
     data = draw(by_word)
     new = [tagged(list(one.tokens), ["NEW", *one.xpos[1:]]) for one in data.test]
     found = next(probe_pos(embedder, PosData(data.train, data.dev, new)))
@@ -101,16 +101,16 @@ def test_the_same_data_give_the_same_numbers(embedder):
     assert first == second
 
 
-def test_progress_is_told_from_nothing_to_all(embedder):
+def test_progress_is_reported_from_start_to_end(embedder):
     data = draw(by_word, (4, 2, 2))
-    told: list[ProbeProgress] = []
-    results = probe_pos(embedder, data, progress=told.append)
+    reported: list[ProbeProgress] = []
+    results = probe_pos(embedder, data, progress=reported.append)
     next(results)
-    assert told[-1].done == len(STRENGTHS)  # a result does not wait for the others
+    assert reported[-1].done == len(STRENGTHS)  # a result does not wait for the others
     assert len(list(results)) == 3
     num_tokens = sum(map(data.num_tokens, pos_probe.PARTS))
-    embedding, learning = ([one for one in told if one.doing == doing] for doing in ("embedding", "learning"))
-    assert told == embedding + learning
+    embedding, learning = ([one for one in reported if one.doing == doing] for doing in ("embedding", "training"))
+    assert reported == embedding + learning
     for part, total in ((embedding, num_tokens), (learning, 4 * len(STRENGTHS))):
         assert {one.total for one in part} == {total}
         done = [one.done for one in part]
@@ -127,20 +127,20 @@ def test_the_control_has_the_shape_and_other_weights(embedder):
     assert len({one.fingerprint() for one in (embedder, control, untrained_like(embedder, seed=1))}) == 3
 
 
-def test_data_that_cannot_be_probed_are_refused(embedder):
+def test_data_that_cannot_be_probed_are_rejected(embedder):
     some = [tagged(["a", "b"], ["A", "B"])]
-    with pytest.raises(InputError, match="no token in the dev part"):
+    with pytest.raises(InputError, match="the dev part has no tokens"):
         PosData(some, [tagged([], [])], some)
-    with pytest.raises(InputError, match="no tag but '_'"):
+    with pytest.raises(InputError, match="only the tag '_'"):
         PosData([tagged(["a", "b"], ["_", "_"])], some, some)
     with pytest.raises(InputError, match="carry"):
         probe_pos(Embedder(embedder.bilm, state="carry"), PosData(some, some, some))
 
 
-def test_a_disk_that_is_too_small_is_told_before_anything_is_embedded(embedder, monkeypatch):
-    def refuse(_file, _offset, _num_bytes):
+def test_a_full_disk_is_reported_before_anything_is_embedded(embedder, monkeypatch):
+    def fail(_file, _offset, _num_bytes):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    monkeypatch.setattr(os, "posix_fallocate", fail)
     with pytest.raises(OutputError, match=r"No space left on device; the vectors of all layers need .* TMPDIR"):
         list(probe_pos(embedder, draw(by_word)))

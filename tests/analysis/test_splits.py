@@ -1,4 +1,4 @@
-"""Data that comes in one piece is divided by its documents, always alike."""
+"""Data without a published split is divided by documents, always in the same way."""
 
 from pathlib import Path
 
@@ -35,12 +35,12 @@ def test_the_order_in_which_documents_come_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("num_documents", "held_out", "message"),
     [
-        (4, 20, r"4 documents cannot be split 60/20/20; give 5 or more, with a line -DOCSTART- between them"),
-        (9, 10, r"9 documents cannot be split 80/10/10; give 10 or more"),
+        (4, 20, r"4 documents cannot be split 60/20/20; expected 5 or more, separated by a line -DOCSTART-"),
+        (9, 10, r"9 documents cannot be split 80/10/10; expected 10 or more"),
         (0, 10, r"0 documents cannot be split"),
     ],
 )
-def test_too_few_documents_are_refused(num_documents: int, held_out: int, message: str) -> None:
+def test_too_few_documents_are_rejected(num_documents: int, held_out: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
         split(list(range(num_documents)), held_out)
 

@@ -206,9 +206,12 @@ def test_probe_is_a_table_a_layer(model, capfd, monkeypatch):
 FAILURES = {
     "no folder": ([*ARGS, "-m", "nowhere"], "nowhere: does not exist"),
     "no text": (["neighbors", "river", "--in", "none.txt", "-m", "MODEL"], "none.txt: no such file"),
-    "no word": (["neighbors", "River", "--in", "text.txt", "-m", "MODEL"], "'River' is no token of the text"),
+    "no word": (["neighbors", "River", "--in", "text.txt", "-m", "MODEL"], "'River' is not a token of the text"),
     "two words": (["neighbors", "don't", "--in", "text.txt", "-m", "MODEL"], "\"don't\" is 2 tokens (don 't)"),
-    "another context": ([*ARGS, "-m", "MODEL", "--context", "a boat"], "'river' is no token of the context 'a boat'"),
+    "another context": (
+        [*ARGS, "-m", "MODEL", "--context", "a boat"],
+        "'river' is not a token of the context 'a boat'",
+    ),
     "no layer": ([*ARGS, "-m", "MODEL", "--layer", "3"], "layer 3; expected 'mean' or a number from 0 to 2"),
     "a strange layer": ([*ARGS, "-m", "MODEL", "--layer", "top"], "layer 'top'; expected mean or a layer's number"),
     "stream": (["neighbors", "a", "--in", "-", "-m", "MODEL"], "a stream can be read only once"),
@@ -220,7 +223,7 @@ FAILURES = {
     ),
     "no treebank": ([*PROBE[:-1], "none.conllu", "-m", "MODEL"], "none.conllu: no such file"),
     "not a treebank": ([*PROBE[:-1], "text.txt", "-m", "MODEL"], "text.txt, line 1: 1 columns"),
-    "empty treebank": ([*PROBE[:-1], "empty.conllu", "-m", "MODEL"], "no token in the test part"),
+    "empty treebank": ([*PROBE[:-1], "empty.conllu", "-m", "MODEL"], "the test part has no tokens"),
 }
 
 
