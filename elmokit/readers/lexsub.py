@@ -34,10 +34,10 @@ class Substitution:
 
 def read_lexsub(sentences: str | Path, gold: str | Path, candidates: str | Path) -> list[Substitution]:
     """Return the instances that have gold substitutes; .gz and .xz are unpacked."""
-    weights = dict(_read_gold(line) for line in read_lines([gold]) if line.text.strip())
-    listed = dict(_read_candidates(line) for line in read_lines([candidates]) if line.text.strip())
+    weights = dict(_read_gold(line) for line in read_lines([gold], or_latin1=True) if line.text.strip())
+    listed = dict(_read_candidates(line) for line in read_lines([candidates], or_latin1=True) if line.text.strip())
     found = []
-    for line in read_lines([sentences]):
+    for line in read_lines([sentences], or_latin1=True):
         if not line.text.strip():
             continue
         target, number, position, tokens = _read_sentence(line)

@@ -33,10 +33,11 @@ class Line(NamedTuple):
     """Counted from 1."""
 
 
-def read_lines(paths: Iterable[Path | str]) -> Iterator[Line]:
+def read_lines(paths: Iterable[Path | str], *, or_latin1: bool = False) -> Iterator[Line]:
     """Yield every line of every file in order; ``-`` is standard input, .gz and .xz are unpacked.
 
-    All files are looked for before the first is read. No more than one line is in memory.
+    All files are looked for before the first is read. No more than one line is in memory. With ``or_latin1``, a line
+    that is not UTF-8 is read as Latin-1: some published files mix the two.
     """
     if isinstance(paths, str | Path):
         raise InputError(f"paths is {str(paths)!r}, but must be a list of paths; write [{str(paths)!r}]")
@@ -45,7 +46,7 @@ def read_lines(paths: Iterable[Path | str]) -> Iterator[Line]:
         if name != STDIN:
             _check_readable(Path(name))
     # A generator of its own, so that the checks above are made at the call.
-    return (line for name in names for line in _read_file(name))
+    return (line for name in names for line in _read_file(name, or_latin1=or_latin1))
 
 
 def _check_readable(path: Path) -> None:
@@ -55,13 +56,13 @@ def _check_readable(path: Path) -> None:
         raise InputError(f"{path} is a directory, but must be a text file; name the files in it, for example {path}/*")
 
 
-def _read_file(name: str) -> Iterator[Line]:
+def _read_file(name: str, *, or_latin1: bool) -> Iterator[Line]:
     if name == STDIN:
-        yield from _read_stream(sys.stdin.buffer, name)
+        yield from _read_stream(sys.stdin.buffer, name, or_latin1=or_latin1)
         return
     try:
         with _open(Path(name)) as stream:
-            yield from _read_stream(stream, name)
+            yield from _read_stream(stream, name, or_latin1=or_latin1)
     except _DAMAGE as error:
         raise InputError(f"{name}: damaged or cut short ({error}); copy or download the file again") from error
     except PermissionError as error:
@@ -78,18 +79,20 @@ def _open(path: Path) -> BufferedIOBase:
             return path.open("rb")
 
 
-def _read_stream(stream: Iterable[bytes], name: str) -> Iterator[Line]:
+def _read_stream(stream: Iterable[bytes], name: str, *, or_latin1: bool) -> Iterator[Line]:
     for number, line in enumerate(stream, start=1):
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         ending = b"\r\n" if line.endswith(b"\r\n") else b"\n"
-        yield Line(_decode(line.removesuffix(ending), name, number), name, number)
+        yield Line(_decode(line.removesuffix(ending), name, number, or_latin1=or_latin1), name, number)
 
 
-def _decode(line: bytes, name: str, number: int) -> str:
+def _decode(line: bytes, name: str, number: int, *, or_latin1: bool) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
+        if or_latin1:
+            return line.decode("latin-1")
         encoding = "UTF-16" if number == 1 and line.startswith(_UTF16_MARKS) else "LATIN1"
         raise InputError(
             f"{name}, line {number}: byte {line[error.start]:#04x} (byte {error.start + 1} of the line) is not UTF-8; "
