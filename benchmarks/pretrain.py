@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn import functional
 from workload import read_sentences
 
-from elmokit.cli.system import keep_memory
+from elmokit.cli.system import keep_freed_memory
 from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
 from elmokit.model.bilm import BiLMState
 from elmokit.model.char_encoder import CharEncoder
@@ -245,7 +245,7 @@ def compare(name: str, size: Size, batches: PretrainBatches, rounds: int, execut
         batch = next(batches)
         give_back_memory()
         taken["plain"].append(clock(partial(plain.step, batch)))
-        keep_memory()
+        keep_freed_memory()
         ours.step(batch)  # unclocked: what it keeps is there from now on
         taken["ours"].append(clock(partial(ours.step, batch)))
     tokens = size.num_rows * UNROLL

@@ -25,7 +25,7 @@ from report import Report, Row, gather_facts, judge, spread
 
 from elmokit.analysis.datasets import DataSet, choose_datasets
 from elmokit.analysis.table1 import BASELINE, ELMO, make_recipe
-from elmokit.cli.system import keep_memory
+from elmokit.cli.system import keep_freed_memory
 from elmokit.config import find_recipe, read_recipe
 from elmokit.runs.seeds import seeded
 from elmokit.tasks.batches import TrainingBatches, prefetched
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--change", nargs="*", default=[], metavar="KEY=VALUE", help="other values for the recipes")
     parser.add_argument("--save", type=Path, help="write the table as Markdown")
     arguments = parser.parse_args()
-    keep_memory()  # as `elmokit task train` does
+    keep_freed_memory()  # as `elmokit task train` does
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for dataset in choose_datasets(arguments.tasks):

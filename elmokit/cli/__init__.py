@@ -1,17 +1,18 @@
-"""The command line: each verb reads its options, imports its room and calls one function.
+"""The command line: each verb parses its options, calls one function of a room and shows the result.
 
 Data goes to stdout and messages to stderr. Exit codes: 0, 1 (failed), 2 (usage), 130 (interrupted).
-Nothing heavy is imported here, so that ``elmokit --help`` answers at once.
+Nothing heavy is imported here: ``elmokit --help`` must answer at once.
 """
 
-from elmokit.cli import analysing, embedding, finetuning, pretraining, reproducing, scoring, task_verbs
+from elmokit.cli import analysis, embedding, finetuning, models, pretraining, reproducing, scoring, task_verbs
 from elmokit.cli.app import main, run
 
 __all__ = [
-    "analysing",
+    "analysis",
     "embedding",
     "finetuning",
     "main",
+    "models",
     "pretraining",
     "reproducing",
     "run",

@@ -13,6 +13,7 @@ import typer
 from elmokit import __version__
 from elmokit.cli.commands import USAGE, sub_app
 from elmokit.cli.messages import is_first_process, say
+from elmokit.cli.system import limit_spinning
 from elmokit.errors import ElmokitError
 
 FAILED, INTERRUPTED = 1, 130
@@ -24,6 +25,7 @@ app = sub_app("ELMo on PyTorch: contextual word vectors from every layer of a ch
 
 def main() -> None:
     """Run the command, and turn every failure into one line and an exit code."""
+    limit_spinning()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -1,4 +1,4 @@
-"""Verbs that make the paper's tables again: reproduce table1."""
+"""Verbs that reproduce the paper's tables: reproduce table1."""
 
 import sys
 import threading
@@ -11,7 +11,7 @@ from elmokit.cli.app import app
 from elmokit.cli.commands import sub_app, verb
 from elmokit.cli.messages import say
 from elmokit.cli.stopping import stop_by_signal
-from elmokit.cli.system import keep_memory
+from elmokit.cli.system import keep_freed_memory
 from elmokit.errors import ElmokitError, InputError, OutputError
 from elmokit.weights.bundled import EN_SMALL, find_model
 
@@ -36,36 +36,36 @@ The rows, and the files below DIR that they need, also as .gz or .xz
   srl           srl/ewt-propbank-{train,dev,test}.conll
   coref         coref/litbank-conll.tar
 
-Ctrl-C finishes the step, saves and ends; the same command goes on from there. Finished runs are not run again."""
+Ctrl-C finishes the step, saves and exits; run the same command to resume. Finished runs are not repeated."""
 
-reproduce = sub_app("Make the paper's tables again, on data that you have.")
+reproduce = sub_app("Reproduce the paper's tables on data that you have.")
 app.add_typer(reproduce, name="reproduce")
 
 
 @reproduce.callback()
 def _tables() -> None:
-    """Make the paper's tables again, on data that you have."""
+    """Reproduce the paper's tables on data that you have."""
 
 
 @verb(reproduce, epilog=TABLE1_EPILOG)
 def table1(
     *,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the data sets.")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the datasets.")] = None,
     elmo: Annotated[
         Path, typer.Option(metavar="MODEL", help="The biLM's folder.  [default: en-small]", show_default=False)
     ] = EN_SMALL,
     vectors: Annotated[
         Path | None, typer.Option(metavar="FILE", help=f"Static vectors.  [default: DIR/{VECTORS}]")
     ] = None,
-    run_dir: Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Where the runs are.")] = Path(
+    run_dir: Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Folder of the runs.")] = Path(
         "runs/table1"
     ),
     tasks: Annotated[
-        str, typer.Option(metavar="NAMES", help="Rows or tasks, with commas between.  [default: all]")
+        str, typer.Option(metavar="NAMES", help="Rows or tasks, separated by commas.  [default: all]")
     ] = "",
-    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of every arm, with seeds 0 to N-1.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs per arm, with seeds 0 to N-1.")] = 3,
     recipes: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where ner.toml and so on are.  [default: ours]")
+        Path | None, typer.Option(metavar="DIR", help="Folder with ner.toml and so on.  [default: elmokit's]")
     ] = None,
     save: Annotated[
         Path | None,
@@ -73,39 +73,40 @@ def table1(
     ] = None,
     note: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="A paragraph for that page; can be given several times."),
+        typer.Option(metavar="TEXT", help="A paragraph for that page; can be repeated."),
     ] = None,
-    only_print: Annotated[bool, typer.Option("--only-print", help="Run nothing; print what there is.")] = False,
+    only_print: Annotated[bool, typer.Option("--only-print", help="Run nothing; print the finished runs.")] = False,
 ) -> None:
-    """Six tasks without ELMo, with an untrained biLM, and with ELMo.
+    """Train six tasks without ELMo, with an untrained biLM, and with ELMo.
 
-    The three arms of a row differ in nothing else. The best weights are chosen on dev, and test is read once.
+    The three arms of a row differ in nothing else. The best weights are chosen on the dev set; the test set is
+    evaluated once.
     """
-    keep_memory()
+    keep_freed_memory()
     from elmokit.analysis.datasets import choose_datasets
     from elmokit.analysis.table1 import read_result
     from elmokit.analysis.table1_summary import read_results
 
-    if save is not None and not save.absolute().parent.is_dir():  # found out now, not after a night
+    if save is not None and not save.absolute().parent.is_dir():  # checked now, not after a night of training
         raise OutputError(f"{save}: there is no folder {save.parent}; make it first, or write elsewhere")
     if note and save is None:
-        raise InputError("--note is a paragraph of the page; say with --save where to write it")
+        raise InputError("--note is a paragraph of the page that --save writes; add --save FILE.md")
     datasets = choose_datasets([name for name in tasks.split(",") if name])
     if only_print:
         results = read_results(run_dir, datasets, num_seeds=seeds)
         _show(datasets, results, run_dir, num_seeds=seeds, save=save, notes=note or [])
         return
     if data is None:
-        raise InputError("no data; name its folder with --data, or --only-print what there is")
+        raise InputError("no data; name its folder with --data, or use --only-print")
     runs = _plan(datasets, data, run_dir, elmo=elmo, vectors=vectors, recipes=recipes, num_seeds=seeds)
     is_over, shown = _run(runs, data, run_dir)
     finished = {(run.dataset.name, run.arm, run.seed): read_result(run.folder, run.recipe) for run in runs}
     results = {key: one for key, one in finished.items() if one is not None}
     _show(datasets, results, run_dir, num_seeds=seeds, save=save, notes=note or [])
     if not is_over:
-        raise KeyboardInterrupt(f"the runs are saved in {run_dir}, the same command goes on from there")
+        raise KeyboardInterrupt(f"the runs are saved in {run_dir}; run the same command to resume")
     if shown.failed:
-        raise ElmokitError(f"{len(shown.failed)} of {len(runs)} runs failed, as told above; the others are finished")
+        raise ElmokitError(f"{len(shown.failed)} of {len(runs)} runs failed, see above; the others are finished")
 
 
 def _plan(
@@ -118,7 +119,7 @@ def _plan(
     recipes: Path | None,
     num_seeds: int,
 ) -> "list[TableRun]":
-    """Every run; what is missing is told before any begins."""
+    """Return every run. Missing files are reported before the first one starts."""
     from elmokit.analysis.table1 import plan_runs
 
     for dataset in datasets:
@@ -127,7 +128,7 @@ def _plan(
     by_task = {
         task: _read_recipe(task, recipes, vectors=file) for task in dict.fromkeys(dataset.task for dataset in datasets)
     }
-    # Resolved, so that the same command goes on from any folder.
+    # Resolved, so that the same command resumes in any folder.
     return plan_runs(datasets, by_task, run_dir, bilm=str(find_model(elmo).resolve()), num_seeds=num_seeds)
 
 
@@ -144,13 +145,13 @@ def _read_recipe(task: str, folder: Path | None, *, vectors: Path) -> "TaskRecip
 
 def _run(runs: "list[TableRun]", data: Path, run_dir: Path) -> "tuple[bool, TableDisplay]":
     from elmokit.analysis.table1 import run_table
-    from elmokit.cli.table_display import table_shown
+    from elmokit.cli.table_display import show_table
 
     stop = threading.Event()
-    with table_shown(runs) as shown, stop_by_signal(stop) as begin_to_listen:
+    with show_table(runs) as shown, stop_by_signal(stop) as install_handlers:
 
         def report(run: "TableRun", entry: "Entry | Failed") -> None:
-            begin_to_listen()
+            install_handlers()
             shown.report(run, entry)
 
         is_over = run_table(runs, data, run_dir, report=report, stop=stop)
@@ -191,7 +192,7 @@ def _show(
 
 
 def _without_notes(words: "Sequence[str]") -> "Iterator[str]":
-    """The command without the paragraphs that stand on the page."""
+    """Yield the words of the command, without the notes."""
     is_note = False
     for word in words:
         if not is_note and word.partition("=")[0] != "--note":

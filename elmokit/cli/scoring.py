@@ -1,11 +1,9 @@
 """Verbs that say how likely a text is: perplexity, score."""
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,11 +12,24 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
-from elmokit.cli.messages import on_terminal, say
+from elmokit.cli.messages import say
+from elmokit.cli.options import (
+    Language,
+    LanguageModel,
+    LanguageModelFolder,
+    Split,
+    StreamFiles,
+    TextFiles,
+    Tokenized,
+    Workers,
+    Wrapped,
+    check_model_folder,
+    num_workers,
+)
+from elmokit.cli.options import State as StateOption
 from elmokit.cli.score_display import ScoredLine, display_for
-from elmokit.cli.text_options import Language, Split, Tokenized, Wrapped
-from elmokit.errors import InputError, WeightsError
-from elmokit.weights.bundled import EN_SMALL, find_model
+from elmokit.errors import InputError
+from elmokit.weights.bundled import EN_SMALL
 
 if TYPE_CHECKING:
     from elmokit.embed.state import State
@@ -30,8 +41,6 @@ STATES: "tuple[State, ...]" = ("reset", "warm", "carry")
 NUM_SPECIALS = 3
 WORDS_AT_ONCE = 4096  # of text: enough to make good batches, few enough to be seen soon
 
-MODEL_HELP = "A folder with an output layer: pretrained or fine-tuned by elmokit; or a bundled model's name (en-small)."
-DEFAULT_HELP = f"{MODEL_HELP}  [default: en-small]"
 SCORE_EPILOG = """\b
 What is printed. Lines are counted from 0 over all inputs; blank ones are
 left out. Log-probabilities are natural ones, over the whole vocabulary.
@@ -49,13 +58,14 @@ vocabulary lacks is scored as <UNK>."""
 
 @verb(app)
 def perplexity(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
-    files: Annotated[list[str], typer.Argument(metavar="FILES", help="Text files, also .gz and .xz, or patterns.")],
+    model: LanguageModelFolder,
+    files: TextFiles,
     *,
     state: Annotated[
         Literal["reset", "warm", "carry"] | None,
         typer.Option(
-            help="Every sentence begins from zero, from a settled state, or where the last one ended.  [default: warm]",
+            help="Start every sentence from zero (reset), from a settled state (warm), or where the sentence before "
+            "ended (carry).  [default: warm]",
             show_default=False,
         ),
     ] = None,
@@ -67,29 +77,29 @@ def perplexity(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Read only the first N tokens, in whole sentences.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Processes that prepare text.  [default: one a core]")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: a line for each state.")] = False,
+    workers: Workers = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per state.")] = False,
 ) -> None:
     """Measure how well a model predicts a text.
 
-    Always over its whole vocabulary. "mean" is the paper's average of both directions, "geometric mean" what bilm-tf
-    prints. Targets are those of one direction: tokens, and one boundary a sentence. Those that the vocabulary lacks
+    Perplexity is always over the whole vocabulary. "mean" is the paper's average of both directions, "geometric mean"
+    is bilm-tf's. "targets" counts the tokens of one direction and one boundary per sentence. Out-of-vocabulary words
     are predicted as <UNK>, which is easier.
     """
     if all_states and state is not None:
         raise InputError(f"--state {state} and --all-states; choose one of the two")
-    _check_folder(model)
-    from elmokit.score.perplexity import measure
-    from elmokit.score.saved_lm import load_language_model
-    from elmokit.text.lines import find_inputs
-    from elmokit.text.preparation import prepare_corpus
+    check_model_folder(model)
+    from elmokit.cli.progress import preparation_progress, show_progress
 
-    loaded = load_language_model(model)
-    loaded.model.bilm.pack_weights()
     found: dict[State, Perplexity] = {}
-    with tempfile.TemporaryDirectory(prefix="elmokit-") as folder, _status_shown() as show:
+    with show_progress("loading the model") as shown, tempfile.TemporaryDirectory(prefix="elmokit-") as folder:
+        from elmokit.score.perplexity import measure
+        from elmokit.score.saved_lm import load_language_model
+        from elmokit.text.lines import find_inputs
+        from elmokit.text.preparation import prepare_corpus
+
+        loaded = load_language_model(model)
+        loaded.model.bilm.pack_weights()
         corpus = prepare_corpus(
             find_inputs(files),
             Path(folder) / "text",
@@ -98,11 +108,11 @@ def perplexity(
             wrapped=wrapped,
             language=language,
             max_chars=loaded.model.bilm.config.char_encoder.max_chars,
-            num_workers=workers or os.cpu_count() or 1,
-            progress=lambda num_chars: show(f"preparing the text, {num_chars:,} characters"),
+            num_workers=num_workers(workers),
+            progress=preparation_progress(shown),
         )
         for one in STATES if all_states else (state or "warm",):
-            show(f"measuring {min(corpus.num_tokens, max_tokens or corpus.num_tokens):,} tokens, state {one}")
+            shown.begin(f"measuring {min(corpus.num_tokens, max_tokens or corpus.num_tokens):,} tokens, state {one}")
             found[one] = measure(
                 loaded.model, corpus, loaded.vocab, state=one, warm=loaded.start_state, max_tokens=max_tokens
             )
@@ -113,16 +123,10 @@ def perplexity(
 
 @verb(app, epilog=SCORE_EPILOG)
 def score(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILES", help="Text files, also .gz and .xz, patterns, or - for stdin.")
-    ],
+    files: StreamFiles,
     *,
-    model: Annotated[
-        Path, typer.Option("--model", "-m", metavar="MODEL", help=DEFAULT_HELP, show_default=False)
-    ] = EN_SMALL,
-    state: Annotated[
-        Literal["reset", "warm"], typer.Option(help="Every sentence begins from zero, or from a settled state.")
-    ] = "warm",
+    model: LanguageModel = EN_SMALL,
+    state: StateOption = "warm",
     tokenized: Tokenized = False,
     language: Language = "en",
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the log-probability of every token.")] = False,
@@ -137,7 +141,7 @@ def score(
     """
     if tokens and top_k is not None and not as_json:
         raise InputError("--tokens and --top-k are two tables; choose one, or --json, which has both")
-    _check_folder(model)
+    check_model_folder(model)
     from elmokit.score.scoring import Scorer
     from elmokit.text.lines import STDIN, find_inputs, read_lines
     from elmokit.text.tokens import tokenize
@@ -196,24 +200,6 @@ def _windows(sentences: Iterable[tuple[int, list[str]]], num_words: int) -> Iter
             window, size = [], 0
     if window:
         yield window
-
-
-def _check_folder(model: Path) -> None:
-    if not find_model(model).is_dir():
-        state = "is a file" if model.exists() else "does not exist"
-        raise WeightsError(f"{model}: {state}; expected the folder of a model that elmokit pretrained or fine-tuned")
-
-
-@contextmanager
-def _status_shown() -> Iterator[Callable[[str], None]]:
-    """Yield what says what is being done, on a terminal."""
-    if not on_terminal():
-        yield lambda _: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("") as status:
-        yield status.update
 
 
 def _print_perplexities(found: "dict[State, Perplexity]", *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C in two steps: the first asks, the second ends."""
+"""Signals in two steps: the first one asks a run to save and stop, the second one exits at once."""
 
 import os
 import signal
@@ -13,12 +13,16 @@ from elmokit.cli.messages import is_first_process, say
 
 INTERRUPTED = 130
 SHOW_CURSOR = b"\x1b[?25h"
-SAME_WISH = 1.0  # seconds. torchrun passes on a Ctrl-C that the terminal has sent to its processes already
+SAME_REQUEST = 1.0  # seconds: torchrun passes on a Ctrl-C that its processes got from the terminal already
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 @contextmanager
 def stop_by_signal(stop: threading.Event) -> Iterator[Callable[[], None]]:
-    """Yield what, once called, makes Ctrl-C and a plain ``kill`` set ``stop``; before that they end as ever."""
+    """Yield a function that installs the handlers; from then on SIGINT, SIGTERM and SIGHUP set ``stop``.
+
+    A signal that is ignored, as SIGHUP under ``nohup``, stays ignored.
+    """
     first = 0.0
     before: dict[signal.Signals, object] = {}
 
@@ -28,16 +32,18 @@ def stop_by_signal(stop: threading.Event) -> Iterator[Callable[[], None]]:
             first = time.monotonic()
             stop.set()
             if is_first_process():
-                say("finishing the step, then saving; Ctrl-C once more ends at once, without a checkpoint")
-        elif time.monotonic() - first > SAME_WISH:
+                say("finishing the step, then saving; a second Ctrl-C exits at once, without a checkpoint")
+        elif time.monotonic() - first > SAME_REQUEST:
             if sys.stderr.isatty():
-                os.write(sys.stderr.fileno(), SHOW_CURSOR)  # past a progress bar, which would keep it back
+                os.write(sys.stderr.fileno(), SHOW_CURSOR)  # the live line has hidden it
             # Other threads may be in the middle of a step or a save, and nothing can interrupt them.
             os._exit(INTERRUPTED)
 
     def install() -> None:
-        if not before:
-            for number in (signal.SIGINT, signal.SIGTERM):
+        if before:
+            return
+        for number in SIGNALS:
+            if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
                 before[number] = signal.signal(number, handle)
 
     try:

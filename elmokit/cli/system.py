@@ -1,20 +1,21 @@
-"""What the verbs that learn ask of the system. Call it before torch is imported.
+"""Settings of the C library and of OpenMP. Call these functions before torch is imported.
 
-Every step asks for the same memory again, and asking the system each time is slow. Between two operations torch's
-helper threads wait on their toes, for milliseconds, which costs the threads that do the work a part of their core.
+Every training step asks for the same memory again, and asking the system each time is slow. Between two operations,
+idle OpenMP threads busy-wait for milliseconds, and take CPU from the working threads.
 """
 
 import ctypes
 import os
 
-# Of glibc's mallopt: no block is mapped on its own, and nothing at the heap's end is given back between steps.
+# Options of glibc's mallopt: map no block on its own, and never return the end of the heap to the system.
 SETTINGS = {-4: 0, -1: 2**31 - 1}
+SPIN_COUNT = "10000"  # about a quarter of a millisecond
 
 
-def keep_memory() -> None:
-    """Let torch ask for large pages, and the C library keep what was freed.
+def keep_freed_memory() -> None:
+    """Make torch ask for large pages, and the C library keep freed memory.
 
-    A setting of the user's own in the environment stays.
+    The user's own settings in the environment win.
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
@@ -27,7 +28,10 @@ def keep_memory() -> None:
         set_option(option, value)
 
 
-def rest_soon() -> None:
-    """Let torch's helper threads sleep after a quarter of a millisecond without work, where they are GNU OpenMP's."""
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+def limit_spinning() -> None:
+    """Make idle threads of GNU OpenMP sleep after a quarter of a millisecond.
+
+    The user's own settings in the environment win, unless they are empty, which libgomp rejects.
+    """
+    if not os.environ.get("OMP_WAIT_POLICY") and not os.environ.get("GOMP_SPINCOUNT"):
+        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT

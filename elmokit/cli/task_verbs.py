@@ -12,10 +12,10 @@ import typer
 from elmokit.cli.app import app
 from elmokit.cli.commands import sub_app, verb
 from elmokit.cli.messages import say
+from elmokit.cli.options import Language
 from elmokit.cli.stopping import stop_by_signal
-from elmokit.cli.system import keep_memory
+from elmokit.cli.system import keep_freed_memory
 from elmokit.cli.task_display import print_scores, task_run_shown
-from elmokit.cli.text_options import Language
 from elmokit.errors import ConfigError, InputError
 from elmokit.tasks.names import TASKS
 from elmokit.weights.bundled import EN_SMALL
@@ -97,7 +97,7 @@ def train(
     path = find_recipe(recipe or name, folder="tasks")
     options = _as_changes(elmo=elmo, vectors=vectors, untrained=untrained)
     asked = _read_recipe(path, [*options, *(changes or [])], name)  # a fault in it is told before torch is loaded
-    keep_memory()
+    keep_freed_memory()
     from elmokit.tasks.loop import train_task
     from elmokit.tasks.materials import read_data
     from elmokit.tasks.names import get_task

@@ -29,7 +29,7 @@ from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import Softmax
 from elmokit.pretrain.heldout import heldout_evaluation
 from elmokit.pretrain.loop import Evaluate, train
-from elmokit.pretrain.progress import HeldOut, Report
+from elmokit.pretrain.progress import EvaluationStarted, HeldOut, Report
 from elmokit.pretrain.recipe import DataSettings, Positive, Recipe, SoftmaxSettings, TrainingSettings, VocabSettings
 from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import PretrainState
@@ -152,6 +152,8 @@ def _tune(
         if not first.is_over:
             return Finetuned(is_finished=False, num_steps=first.step, before=None, after=None)
     state = run_with_heartbeat(partial(_make_state, begin, settings, world, only_softmax=False), world)
+    if begin.evaluate:
+        report(EvaluationStarted(state.step))
     before = begin.evaluate(state) if begin.evaluate else None
     after = _run(state, work / MODEL_RUN, evaluate=begin.evaluate, report=report, stop=stop)
     if not state.is_over:

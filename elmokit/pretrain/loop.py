@@ -13,7 +13,7 @@ import torch
 from elmokit.errors import WeightsError
 from elmokit.model.directions import direction_threads
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.progress import HeldOut, LogLine, Report, RunPlan, curve_values
+from elmokit.pretrain.progress import EvaluationStarted, HeldOut, LogLine, Report, RunPlan, StepDone, curve_values
 from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import PretrainState, StepLoss
 from elmokit.runs.checkpoint import Checkpoint, clear_unfinished, load_newest
@@ -59,10 +59,12 @@ def train(
             ended = time.monotonic()
             writer.raise_if_failed()
             unlogged.append((loss, ended - began))
+            report(StepDone(state.step, (loss.forward + loss.backward) / 2, ended - start))
             if state.step % LOG_EVERY == 0 or state.is_over:
                 journal.write(_summary(state, unlogged, ended - start))
                 unlogged.clear()
             if evaluate is not None and (state.step % settings.evaluate_every == 0 or state.is_over):
+                report(EvaluationStarted(state.step))
                 last = evaluate(state)
                 journal.write(last)
                 if state.record_perplexity(last.perplexity, last.text) and save_best is not None:

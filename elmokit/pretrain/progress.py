@@ -19,6 +19,22 @@ class RunPlan:
 
 
 @dataclass(frozen=True)
+class StepDone:
+    """One training step. It is reported at once, and not logged."""
+
+    step: int
+    loss: float  # mean of both directions
+    seconds: float  # since the run began, time between its pieces left out
+
+
+@dataclass(frozen=True)
+class EvaluationStarted:
+    """Start of an evaluation on held-out text. It is not logged."""
+
+    step: int
+
+
+@dataclass(frozen=True)
 class LogLine:
     """What the log says of the steps since the line before."""
 
@@ -48,7 +64,7 @@ class HeldOut:
 
 Logged = LogLine | HeldOut
 """Entries that are written to the log."""
-Entry = RunPlan | Logged
+Entry = RunPlan | StepDone | EvaluationStarted | Logged
 Report = Callable[[Entry], None]
 
 

@@ -27,6 +27,7 @@ from elmokit.analysis.table1 import (
     run_table,
 )
 from elmokit.analysis.table1_summary import error_reduction, row_cells, summarize, verdict
+from elmokit.cli.progress import Progress
 from elmokit.cli.table_display import TableDisplay
 from elmokit.config import read_recipe
 from elmokit.errors import ConfigError, InputError, OutputError
@@ -378,19 +379,19 @@ def test_a_row_that_elmo_does_not_help_is_told():
 
 def test_the_display_tells_ends_and_the_time_left(home, tmp_path, capfd):
     runs = plan(home, tmp_path)
-    display = TableDisplay(runs)
+    display = TableDisplay(runs, Progress(None))
     for run, seconds in ((runs[0], 60.0), (runs[1], 100.0)):
         display.report(run, TaskPlan(0, 9, 0.0, 10, 4, 7, "f1"))
         display.report(run, Finished(9, 6, {"f1": 0.5}, {"f1": 0.4}, seconds, 0))
     display.report(runs[2], Finished(9, 6, {"f1": 0.5}, {"f1": 0.4}, 80.0, 0))  # it was finished before
     lines = capfd.readouterr().err.splitlines()
     assert lines == [
-        "elmokit: ner-wnut17, baseline, seed 0: begun",
+        "elmokit: ner-wnut17, baseline, seed 0: started",
         "elmokit: ner-wnut17, baseline, seed 0: test f1 40.00, dev 50.00, after 0:01:00; "
-        "1 of 12 runs, 0:05:00 left for the rows that have begun",
-        "elmokit: ner-wnut17, untrained, seed 0: begun",
+        "1 of 12 runs, 0:05:00 left for the rows with a finished run",
+        "elmokit: ner-wnut17, untrained, seed 0: started",
         "elmokit: ner-wnut17, untrained, seed 0: test f1 40.00, dev 50.00, after 0:01:40; "
-        "2 of 12 runs, 0:05:20 left for the rows that have begun",
+        "2 of 12 runs, 0:05:20 left for the rows with a finished run",
     ]
     for run in runs[3:]:
         display.report(run, Failed("no luck"))
@@ -496,7 +497,7 @@ def test_an_interrupted_command_shows_all_that_is_finished(home, tmp_path, monke
         (["--vectors", "nowhere.txt"], r"nowhere\.txt: cannot be read: No such file"),
         (["--recipes", "nowhere"], r"nowhere/ner\.toml: no such recipe"),
         (["--only-print", "--run-dir", "nowhere"], "nowhere: no table was begun there"),
-        (["--note", "Cold."], "--note is a paragraph of the page; say with --save where to write it"),
+        (["--note", "Cold."], "--note is a paragraph of the page that --save writes; add --save FILE.md"),
         (["--save", "nowhere/tasks.md"], r"nowhere/tasks\.md: there is no folder nowhere; make it first"),
     ],
 )
@@ -510,7 +511,7 @@ def test_a_table_that_cannot_be_made_is_one_line(home, tmp_path, monkeypatch, ca
 
 def test_the_command_needs_data(capfd):
     assert cli.run(["reproduce", "table1", "--seeds", "1"]) == 1
-    assert "no data; name its folder with --data, or --only-print" in capfd.readouterr().err
+    assert "no data; name its folder with --data, or use --only-print" in capfd.readouterr().err
 
 
 @pytest.mark.slow
@@ -529,7 +530,7 @@ def test_a_failed_run_is_exit_code_1_at_the_end(home, tmp_path, capfd):
     assert cli.run(command(home, *options, "--seeds", "1")) == 1
     err = capfd.readouterr().err
     assert err.count("1 documents cannot be split") == 3
-    assert err.splitlines()[-1] == "elmokit: 3 of 3 runs failed, as told above; the others are finished"
+    assert err.splitlines()[-1] == "elmokit: 3 of 3 runs failed, see above; the others are finished"
 
 
 def test_facts_tell_machine_versions_commit_date_and_command():

@@ -309,7 +309,7 @@ def test_killed_the_same_command_goes_on_to_the_same_bytes(folder, model):
     again = start("embed", "a.txt", "-o", "out.safetensors", "-m", model, "--tokenized")
     _, err = again.communicate()
     assert again.returncode == 0
-    assert err.startswith("elmokit: going on after ")
+    assert err.startswith("elmokit: resuming after ")
     assert cli.run(["embed", "a.txt", "-o", "whole.safetensors", "-m", model, "--tokenized"]) == 0
     assert (folder / "out.safetensors").read_bytes() == (folder / "whole.safetensors").read_bytes()
     assert not (folder / "out.safetensors.partial").exists()
@@ -324,7 +324,7 @@ def test_ctrl_c_ends_with_130_and_no_half_file(folder, model):
     out, err = process.communicate()
     assert (process.returncode, out) == (130, "")
     assert err == (
-        "elmokit: interrupted; what is done is kept in out.npy.partial, the same command goes on from there\n"
+        "elmokit: interrupted; finished lines are saved in out.npy.partial; run the same command to resume\n"
     )
     assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "out.npy.partial"]
 

@@ -212,8 +212,8 @@ def test_finetune_tells_the_held_out_perplexity_before_and_after(folder, model, 
     expected = [found["forward"], found["backward"], found["arithmetic_mean"]]
     assert [rows[name][0] for name in ("forward", "backward", "mean")] == pytest.approx(expected, abs=0.006)
     assert err.endswith("elmokit: tuned in 6 steps; the model is in tuned\n")  # 140 targets are two steps of 4 x 20
-    assert "fewer --rows or more --epochs make more" in err
-    assert "learning" not in err
+    assert "warning: the run has only 6 steps, too few to learn much; use fewer --rows or more --epochs" in err
+    assert "training" not in err
     assert sorted(path.name for path in folder.iterdir()) == ["text.txt", "tuned"]
 
 
@@ -224,7 +224,7 @@ def test_a_published_model_is_tuned_from_its_folder_or_its_two_files(published_m
     options = ["--tokenized", "--rows", "4", "--vocab-size", "20", "--softmax-epochs", "2"]
     assert cli.run(["finetune", *source, "text.txt", "-o", "tuned", *options]) == 0
     err = capfd.readouterr().err
-    alone, together = err.index("learning the new output layer alone"), err.index("learning everything together")
+    alone, together = err.index("training the new output layer alone"), err.index("training everything together")
     assert alone < together
     assert "step 4/4" in err[alone:together]
     assert "step 2/2" in err[together:]
@@ -261,11 +261,11 @@ def test_after_ctrl_c_the_same_command_goes_on(folder, model, capfd):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert (process.returncode, out) == (130, "")
-    told = "elmokit: interrupted; the work is saved in tuned.work, the same command goes on from there"
+    told = "elmokit: interrupted; the work is saved in tuned.work; run the same command to resume"
     assert err.splitlines()[-1] == told
     assert not (folder / "tuned").exists()
     assert cli.run(args) == 0
-    assert "elmokit: going on after step " in capfd.readouterr().err
+    assert "elmokit: resuming after step " in capfd.readouterr().err
     assert (folder / "tuned").is_dir()
     assert not (folder / "tuned.work").exists()
 

@@ -1,9 +1,11 @@
-"""Ctrl-C twice while a progress bar is shown."""
+"""Signals that stop a run, also while a live line is shown."""
 
 import os
 import pty
 import subprocess
 import sys
+
+import pytest
 
 SCRIPT = """
 import os, signal, threading, time
@@ -11,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from elmokit.cli import stopping
 
-stopping.SAME_WISH = 0.0
+stopping.SAME_REQUEST = 0.0
 with Progress(console=Console(stderr=True)) as bar, stopping.stop_by_signal(threading.Event()) as listen:
     bar.add_task("a long one")
     listen()
@@ -34,5 +36,25 @@ def test_the_second_one_ends_at_once_and_leaves_the_terminal_with_its_cursor() -
         pass
     os.close(terminal)
     assert process.wait(timeout=30) == 130
-    assert b"Ctrl-C once more" in written
+    assert b"a second Ctrl-C" in written
     assert written.rindex(b"\x1b[?25h") > written.rindex(b"\x1b[?25l")
+
+
+HANG_UP = """
+import os, signal, threading
+from elmokit.cli import stopping
+
+signal.signal(signal.SIGHUP, signal.{before})
+stop = threading.Event()
+with stopping.stop_by_signal(stop) as install:
+    install()
+    os.kill(os.getpid(), signal.SIGHUP)
+    print(stop.is_set())
+"""
+
+
+@pytest.mark.parametrize(("before", "stops"), [("SIG_DFL", True), ("SIG_IGN", False)])
+def test_a_closed_terminal_stops_a_run_unless_nohup_ignores_it(before: str, stops: bool) -> None:
+    code = HANG_UP.format(before=before)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == f"{stops}\n"

@@ -257,12 +257,13 @@ def test_pretrain_says_what_it_does_in_plain_lines(capfd: pytest.CaptureFixture[
     assert out == ""
     lines = err.splitlines()
     assert lines[0] == ("elmokit: 125 tokens of text, 80 words to predict, softmax sampled with 30 negatives")
-    assert lines[1].startswith("elmokit: step 20/25, epoch 2.86, ")
-    assert " left, loss (sampled) " in lines[1]
-    assert lines[2].startswith("elmokit: step 20: held-out perplexity ")
+    assert lines[1].startswith("elmokit: warning: the run has only 25 steps, too few to learn much; set more training.")
+    assert lines[2].startswith("elmokit: step 20/25, epoch 2.86, ")
+    assert " left, loss (sampled) " in lines[2]
+    assert lines[3].startswith("elmokit: step 20: held-out perplexity ")
     assert lines[-1] == "elmokit: the run is finished, after step 25; the model is in runs/toy/model"
     assert cli.run(["pretrain", "toy.toml", "data.heldout=toy.txt", "--workers", "1"]) == 0
-    assert "after step 25; more of what ended it, epochs, steps or hours, would go on" in capfd.readouterr().err
+    assert "after step 25; more epochs, steps or hours resume it" in capfd.readouterr().err
     (Path("runs/toy/best") / "notes.txt").touch()
     assert cli.run(["pretrain", "toy.toml", "data.heldout=toy.txt", "training.epochs=9", "--workers", "1"]) == 1
     assert "runs/toy/best: also holds notes.txt; move that away" in capfd.readouterr().err
@@ -274,7 +275,7 @@ def test_a_finished_run_whose_rate_has_fallen_is_not_said_to_go_on(capfd: pytest
     assert cli.run(falling) == 0
     capfd.readouterr()
     assert cli.run(falling) == 0
-    assert "so a longer run is a new one, in another folder; the model is in" in capfd.readouterr().err
+    assert "train longer in another --run-dir; the model is in" in capfd.readouterr().err
 
 
 def test_pretrain_tells_the_nearest_name_of_an_unknown_key(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -288,7 +289,7 @@ def test_vocab_lists_specials_then_words_by_falling_count(folder: Path, capfd: p
     (folder / "b.txt").write_text("c b a\n")
     assert cli.run(["vocab", "[ab].txt", "-o", "v.txt", "--tokenized", "--workers", "1", "--min-count", "2"]) == 0
     assert (folder / "v.txt").read_text("utf-8") == "<S>\n</S>\n<UNK>\nb\na\n"
-    assert "5 words, three specials among them; the text has 3 distinct ones in 6 tokens" in capfd.readouterr().err
+    assert "5 words including three specials; the text has 3 distinct words in 6 tokens" in capfd.readouterr().err
     assert {path.name for path in folder.iterdir()} == {"a.txt", "b.txt", "v.txt", "toy.txt", "toy.toml"}
 
 
@@ -331,8 +332,8 @@ def newest_step(run_dir: Path) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_the_first_signal_saves_and_says_how_to_go_on(folder: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_the_first_signal_saves_and_says_how_to_resume(folder: Path, number: signal.Signals) -> None:
     process = start("--workers", "1")
     try:
         assert process.stderr is not None
@@ -344,7 +345,7 @@ def test_the_first_signal_saves_and_says_how_to_go_on(folder: Path, number: sign
         process.kill()
     assert process.returncode == 130
     assert "finishing the step, then saving" in err
-    assert "elmokit: interrupted; the run is saved in runs/toy, the same command goes on from there\n" in err
+    assert "elmokit: interrupted; the run is saved in runs/toy; run the same command to resume\n" in err
     assert newest_step(folder / "runs" / "toy") >= 20
 
 

@@ -16,7 +16,7 @@ from toy import TEXT, toy_model, toy_recipe, toy_state
 from elmokit.errors import ConfigError, ElmokitWarning, OutputError
 from elmokit.pretrain.heldout import heldout_evaluation
 from elmokit.pretrain.loop import train
-from elmokit.pretrain.progress import HeldOut, LogLine, RunPlan
+from elmokit.pretrain.progress import EvaluationStarted, HeldOut, LogLine, RunPlan, StepDone
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import PretrainState, learning_rate, planned_steps
@@ -184,13 +184,20 @@ def test_hours_are_those_of_the_clock_with_looks_at_held_out_text(tmp_path: Path
 def test_what_is_reported_is_what_is_logged_with_honest_names(tmp_path: Path) -> None:
     entries: list[Any] = []
     run(tmp_path, toy_recipe(negatives=20, steps=45), report=entries.append)
-    assert [type(entry) for entry in entries[:4]] == [RunPlan, HeldOut, LogLine, HeldOut]
+    assert [type(entry) for entry in entries if not isinstance(entry, StepDone | EvaluationStarted)][:4] == [
+        RunPlan,
+        HeldOut,
+        LogLine,
+        HeldOut,
+    ]
     assert entries[0].num_steps == 45
     assert entries[0].num_negatives == 20
     lines = [entry for entry in entries if isinstance(entry, LogLine)]
     assert [line.step for line in lines] == [20, 40, 45]
     assert all(line.sampled for line in lines)
     assert [line["step"] for line in log(tmp_path) if line["kind"] == "LogLine"] == [20, 40, 45]
+    assert [entry.step for entry in entries if isinstance(entry, StepDone)] == list(range(1, 46))
+    assert {line["kind"] for line in log(tmp_path)} == {"LogLine", "HeldOut"}  # steps are not logged
 
 
 def test_the_best_model_so_far_is_saved_as_it_was_then(tmp_path: Path) -> None:

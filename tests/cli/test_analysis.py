@@ -17,7 +17,7 @@ from elmokit import cli
 from elmokit.analysis.neighbors import Neighborhood, find_neighbors, find_static_neighbors
 from elmokit.analysis.occurrences import choose_varied, find_in_contexts, find_occurrences
 from elmokit.analysis.pos_probe import PosData, probe_pos, untrained_like
-from elmokit.cli.analysing import CONTROL_SEED
+from elmokit.cli.analysis import CONTROL_SEED
 from elmokit.embed.embedder import Embedder
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.readers.conllu import read_conllu

@@ -1,0 +1,229 @@
+"""Verbs that analyze vectors: neighbors, probe."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from elmokit.cli.app import app
+from elmokit.cli.commands import sub_app, verb
+from elmokit.cli.neighbor_display import Found, show_neighbors
+from elmokit.cli.options import STREAM_HELP, Language, Model, State, Tokenized, model_source
+from elmokit.errors import InputError
+
+if TYPE_CHECKING:
+    from elmokit.analysis.occurrences import Occurrence
+    from elmokit.analysis.pos_probe import ProbeProgress, ProbeResult
+    from elmokit.cli.progress import Progress
+    from elmokit.embed.embedder import Embedder, Sentence
+    from elmokit.embed.picking import Layer
+
+NUM_QUERIES = 3
+NUM_CANDIDATES = 200  # occurrences among which the queries are chosen
+CONTROL_SEED = 0
+
+NEIGHBORS_EPILOG = """\b
+Examples
+  elmokit neighbors play --in corpus.txt --model my-model --same-word
+  elmokit neighbors play --in "texts/*.txt.xz" --model my-model \\
+      --context "They play chess ." --context "a play by Ibsen"
+
+\b
+Output. Lines are counted from 0 over all inputs.
+  on a terminal  the words in their contexts, cut to its width
+  in a pipe      tab-separated, with a heading; rank 0 is the query
+  --json         one object per query: word, layer, line, position,
+                 tokens, neighbors; with --vectors also static_neighbors
+
+Other tokens of the query's own sentence are left out."""
+
+PROBE_ROW = "{:<10} {:<5} {:>7} {:>7} {:>8} {:>8}"
+
+probe = sub_app("Measure what a linear classifier can predict from each layer.")
+app.add_typer(probe, name="probe")
+
+
+@verb(app, epilog=NEIGHBORS_EPILOG)
+def neighbors(
+    word: Annotated[str, typer.Argument(metavar="WORD", help="One token, as it stands in the text.")],
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="FILES", help="More text, as when a shell expands --in *.txt")
+    ] = None,
+    *,
+    inputs: Annotated[
+        list[str],
+        typer.Option(
+            "--in",
+            metavar="FILES",
+            help=f"{STREAM_HELP} One sentence per line.",
+        ),
+    ],
+    model: Model = None,
+    contexts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--context",
+            metavar="SENTENCE",
+            help="A sentence with the word, used as a query; can be repeated.  [default: some of the text]",
+        ),
+    ] = None,
+    layer: Annotated[
+        str | None, typer.Option(metavar="WHICH", help="A layer's number, or mean.  [default: the top one]")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, metavar="N", help="Number of neighbors.")] = 10,
+    same_word: Annotated[bool, typer.Option("--same-word", help="Only find the same word in other contexts.")] = False,
+    vectors: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Static vectors (GloVe, word2vec) to compare with.")
+    ] = None,
+    state: State = "warm",
+    tokenized: Tokenized = False,
+    language: Language = "en",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per query.")] = False,
+) -> None:
+    """Find the tokens of a text that are nearest to a word in its context.
+
+    Without --context, the queries are three occurrences in the text that represent the word's uses.
+    """
+    from elmokit.cli.progress import show_progress
+
+    with show_progress("loading the model") as shown:
+        from elmokit.analysis.neighbors import find_neighbors, find_static_neighbors
+        from elmokit.embed.embedder import Embedder
+        from elmokit.encoders.static_vectors import read_static_vectors
+
+        text = _Text(paths=[*inputs, *(more or [])], tokenized=tokenized)
+        if text.is_stream and not contexts:
+            raise InputError("a stream can be read only once; name a --context as the query, or give a file")
+        which = _layer(layer)
+        static = None if vectors is None else find_static_neighbors(read_static_vectors(vectors), word, k=k)
+        embedder = Embedder.from_pretrained(model_source(model or []), state=state, language=language)
+        token = word if tokenized else _only_token(embedder, word)
+        shown.begin(f"finding {token!r}")
+        queries = _queries(embedder, token, text, contexts or [], which)
+        shown.begin("searching", unit="lines", work_unit="words", total=text.num_lines() if shown.is_live else None)
+        found = find_neighbors(
+            embedder,
+            text.sentences(),
+            queries,
+            k=k,
+            layer=which,
+            same_word=same_word,
+            progress=lambda num_sentences, num_tokens: shown.update(num_sentences, work=num_tokens),
+        )
+    number = which if which == "mean" else which % embedder.num_layers
+    show_neighbors(Found(token, number, found, static), as_json=as_json)
+
+
+@verb(probe)
+def pos(
+    *,
+    train: Annotated[Path, typer.Option(metavar="FILE", help="CoNLL-U file to train on, also .gz and .xz.")],
+    dev: Annotated[Path, typer.Option(metavar="FILE", help="Dev set, to choose the regularization.")],
+    test: Annotated[Path, typer.Option(metavar="FILE", help="Test set, evaluated once.")],
+    model: Model = None,
+    control: Annotated[bool, typer.Option("--control", help="Also probe an untrained biLM of the same shape.")] = False,
+    state: State = "warm",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per layer.")] = False,
+) -> None:
+    """Predict parts of speech (XPOS) from each layer, and from the mean of all.
+
+    The probe is a multinomial logistic regression on frozen vectors. Its regularization is chosen on the dev set.
+    """
+    from elmokit.cli.progress import show_progress
+
+    with show_progress("loading the model") as shown:
+        from elmokit.analysis.pos_probe import PosData, probe_pos, untrained_like
+        from elmokit.embed.embedder import Embedder
+        from elmokit.readers.conllu import read_conllu
+
+        data = PosData(*(list(read_conllu(path)) for path in (train, dev, test)))
+        embedder = Embedder.from_pretrained(model_source(model or []), state=state)
+        bilms = {"given": embedder}
+        if control:
+            bilms["untrained"] = untrained_like(embedder, seed=CONTROL_SEED)
+        if not as_json:
+            with shown.paused():
+                typer.echo(PROBE_ROW.format("biLM", "layer", "dev", "test", "strength", "seconds"))
+        for name, bilm in bilms.items():
+            for result in probe_pos(bilm, data, progress=_probe_progress(shown)):
+                with shown.paused():
+                    typer.echo(json.dumps({"bilm": name, **asdict(result)}) if as_json else _probe_row(name, result))
+
+
+def _layer(text: str | None) -> "Layer":
+    from elmokit.analysis.neighbors import TOP
+
+    if text is None:
+        return TOP
+    if text == "mean":
+        return "mean"
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"layer {text!r}; expected mean or a layer's number, 0 for the token layer") from None
+
+
+def _only_token(embedder: "Embedder", word: str) -> str:
+    """Return the word as the tokenizer writes it."""
+    tokens = embedder.tokenize(word)
+    if len(tokens) != 1:
+        raise InputError(f"{word!r} is {len(tokens)} tokens ({' '.join(tokens)}); expected one, choose one of them")
+    return tokens[0]
+
+
+class _Text:
+    """The text to search, read again for every pass."""
+
+    def __init__(self, paths: list[str], *, tokenized: bool) -> None:
+        from elmokit.embed.files import has_stream
+        from elmokit.text.lines import find_inputs
+
+        self._paths = find_inputs(paths)
+        self._tokenized = tokenized
+        self.is_stream = has_stream(self._paths)
+        self.sentences()  # looks for the files before the model is loaded
+
+    def sentences(self) -> "Iterator[Sentence]":
+        """Return the sentences, one per line."""
+        from elmokit.text.lines import read_lines
+
+        return (self.parse(line.text) for line in read_lines(self._paths))
+
+    def parse(self, sentence: str) -> "Sentence":
+        """Return a sentence as the embedder takes it."""
+        return sentence.split() if self._tokenized else sentence
+
+    def num_lines(self) -> int | None:
+        """Return the number of lines, or None for a stream."""
+        return None if self.is_stream else sum(1 for _ in self.sentences())
+
+
+def _queries(embedder: "Embedder", word: str, text: _Text, contexts: list[str], layer: "Layer") -> "list[Occurrence]":
+    from elmokit.analysis.occurrences import choose_varied, find_in_contexts, find_occurrences
+
+    if contexts:
+        return find_in_contexts(embedder, [text.parse(context) for context in contexts], word)
+    first = find_occurrences(embedder, text.sentences(), word, most=NUM_CANDIDATES)
+    return choose_varied(embedder, first, num=NUM_QUERIES, layer=layer)
+
+
+def _probe_progress(shown: "Progress") -> "Callable[[ProbeProgress], None]":
+    doing = ""
+
+    def show(now: "ProbeProgress") -> None:
+        nonlocal doing
+        if now.doing != doing:
+            doing = now.doing
+            is_training = doing != "embedding"
+            shown.begin("training" if is_training else "embedding", unit="classifiers" if is_training else "words")
+        shown.update(now.done, total=now.total)
+
+    return show
+
+
+def _probe_row(name: str, result: "ProbeResult") -> str:
+    accuracies = f"{result.dev_accuracy:.2%}", f"{result.test_accuracy:.2%}"
+    return PROBE_ROW.format(name, result.layer, *accuracies, f"{result.strength:g}", f"{result.seconds:.1f}")

@@ -1,0 +1,106 @@
+"""Verbs about model files: convert, export, info."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from elmokit.cli.app import app
+from elmokit.cli.commands import verb
+from elmokit.cli.messages import say
+from elmokit.cli.options import ModelFiles, State, model_source
+
+
+@verb(app)
+def convert(
+    model: ModelFiles,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The new folder.")],
+    to: Annotated[
+        Literal["elmokit", "hdf5"],
+        typer.Option(help="elmokit's format, or the published options.json and weights.hdf5."),
+    ] = "elmokit",
+    dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Type of the stored weights.")] = "float32",
+    force: Annotated[bool, typer.Option("--force", help="Replace the model in FOLDER.")] = False,
+) -> None:
+    """Convert a model between the published format and elmokit's."""
+    source = model_source(model)
+    from elmokit.weights.conversion import convert_model
+    from elmokit.weights.folder import has_softmax
+
+    convert_model(source, output, to=to, half=dtype == "float16", overwrite=force)
+    if to == "hdf5" and has_softmax(source):
+        say("the published format cannot store the output layer; keep the original for scoring and fine-tuning")
+
+
+@verb(app)
+def export(
+    model: ModelFiles,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new ONNX file.")],
+    state: State = "warm",
+    check: Annotated[bool, typer.Option("--check", help="Run FILE in ONNX Runtime and compare with PyTorch.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+) -> None:
+    """Write a model as an ONNX file, for programs without PyTorch."""
+    source = model_source(model)
+    from elmokit.integrations.onnx import check_onnx, export_onnx
+
+    export_onnx(source, output, state=state, overwrite=force)
+    if check:
+        say(f"{output}: within {check_onnx(output, source, state=state):.0e} of PyTorch")
+
+
+@verb(app)
+def info(
+    model: ModelFiles,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Describe a model: its layers, sizes, parameters and files."""
+    source = model_source(model)
+    from elmokit.weights.description import describe_model
+
+    described = describe_model(source)
+    if as_json:
+        typer.echo(json.dumps(described, indent=2))
+    else:
+        _print_table(described)
+
+
+def _print_table(described: dict[str, dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for heading, values in described.items():
+        table.add_row(f"[bold]{heading.replace('_', ' ')}", "")
+        for name, value in values.items():
+            if heading != "files":
+                table.add_row(f"  {name.replace('_', ' ')}", _in_words(value))
+    console = Console(highlight=False)
+    console.print(table)
+    # A hash is too wide for the table.
+    for name, file in described.get("files", {}).items():
+        known = f", published as {file['published_as']}" if file["published_as"] else ""
+        console.print(
+            f"  {name}, {file['bytes']:,} bytes{known}\n    sha256 {file['sha256']}", soft_wrap=True, markup=False
+        )
+
+
+def _in_words(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case None:
+            return "none"
+        case list():
+            return "\n".join(map(_in_words, value))
+        case dict():
+            return ", ".join(f"{name.replace('_', ' ')} {_in_words(part)}" for name, part in value.items())
+    return str(value)
