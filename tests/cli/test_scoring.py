@@ -294,7 +294,10 @@ FAILURES = {
     "new words": (["finetune", "MODEL", "text.txt", *TUNE, "--vocab-size", "9"], "keeps its words; leave out"),
     "no rows": (["finetune", "MODEL", "text.txt", *TUNE, "--rows", "0"], "training.num_rows = 0: "),
     "in use": (["finetune", "MODEL", "text.txt", "-o", "used"], "used: is a folder with files in it"),
-    "not a model": (["finetune", "MODEL", "text.txt", "-o", "used", "--force"], "used: exists and is not a model"),
+    "not a model": (
+        ["finetune", "MODEL", "text.txt", "-o", "used", "--force"],
+        "used: exists and is not an elmokit model",
+    ),
 }
 
 
