@@ -2,8 +2,8 @@
 #
 #   make demo    one word in several contexts, on the bundled model
 #   make test    format, lint, types, rooms and tests: what CI runs
-#   make check   make test, and the slow proofs too
-#   make chaos   kill training runs at random moments, and see that they end with the same bits
+#   make check   make test and the slow proofs
+#   make chaos   kill training runs at random moments and check that they end with the same bits
 #   make clean   remove the environment, caches and builds
 
 PYTHON ?= python3
@@ -28,7 +28,7 @@ clean:
 	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find elmokit tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The constraints are given by the environment, so that they also hold for the tools that build the package.
+# Constraints are set in the environment, so that they also apply to the tools that build the package.
 $(READY) $(READY_SLOW): export PIP_CONSTRAINT := constraints.txt
 $(READY) $(READY_SLOW): export PIP_BUILD_CONSTRAINT := constraints.txt
 $(READY) $(READY_SLOW): export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -44,7 +44,7 @@ $(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard elmokit/kerne
 	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,plot,tasks,train]'
 	@touch $@
 
-# Ray is half a gigabyte, and one slow proof needs it.
+# Ray is half a gigabyte, and only one slow proof needs it.
 $(READY_SLOW): $(READY)
 	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,plot,ray,tasks,train]'
 	@touch $@

@@ -1,4 +1,4 @@
-"""Compiles the kernels when the package is built. Without a C compiler the package is built without them."""
+"""Compile the kernels when the package is built. Without a C compiler the package is built without them."""
 
 import os
 import shlex
@@ -13,7 +13,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
-# Every kernel is compiled for each of these, and the machine that runs them picks (isa.c).
+# Every kernel is compiled for each instruction set; the best one is chosen at run time (isa.c).
 X86_ISAS = {
     "baseline": [],
     "avx2": ["-mavx2", "-mfma"],
@@ -21,17 +21,17 @@ X86_ISAS = {
 }
 OTHER_ISAS: dict[str, list[str]] = {"baseline": []}
 ONCE = "isa.c"
-# Not -ffast-math: NaN must stay NaN. Products may be fused with sums, and nobody reads errno or traps.
+# Not -ffast-math: NaN must stay NaN. Fused multiply-add is allowed; nobody reads errno or traps.
 FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno"]
 FLAGS += ["-fno-trapping-math", "-Wno-psabi"]
 SUFFIXES = {"darwin": ".dylib", "win32": ".dll"}
 
 
 class KernelBuildHook(BuildHookInterface[Any]):
-    """Puts the compiled library beside the loader, in the source tree and so in the wheel."""
+    """Hook that puts the compiled library beside its loader, in the source tree and in the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
-        """Compile, and mark the wheel as made for this platform."""
+        """Compile, and mark the wheel as specific to this platform."""
         library = library_path(Path(self.root))
         library.unlink(missing_ok=True)
         try:
@@ -51,7 +51,7 @@ class KernelBuildHook(BuildHookInterface[Any]):
 
 
 def library_path(root: Path) -> Path:
-    """Where the loader looks."""
+    """Return the path where the loader looks for the library."""
     return root / "elmokit" / "kernels" / f"libelmokit_kernels{SUFFIXES.get(sys.platform, '.so')}"
 
 
@@ -76,7 +76,7 @@ def compile_library(source_dir: Path, library: Path) -> None:
 
 
 def find_compiler() -> list[str]:
-    """The command named in CC, or the first known one; OSError without any."""
+    """Return the command named in CC, or the first known compiler; raise OSError if there is none."""
     named = shlex.split(os.environ.get("CC", ""))
     if named:
         return named
@@ -87,11 +87,11 @@ def find_compiler() -> list[str]:
 
 
 def is_x86(compiler: list[str]) -> bool:
-    """Whether the compiler compiles for 64-bit x86, whatever machine it runs on."""
+    """Return True if the compiler targets 64-bit x86, whatever machine it runs on."""
     macros = subprocess.run([*compiler, "-dM", "-E", "-x", "c", os.devnull], capture_output=True, text=True, check=True)
     return "__x86_64__" in macros.stdout
 
 
 def run(command: list[str]) -> None:
-    """Run a command quietly; its failure is an exception."""
+    """Run a command without output; raise CalledProcessError if it fails."""
     subprocess.run(command, check=True, capture_output=True)

@@ -1,6 +1,6 @@
-"""What elmokit does, in some seconds: the same word gets another vector in another sentence.
+"""Show in some seconds what elmokit does: a word gets different vectors in different sentences.
 
-Everything runs on the English model that comes with the package.
+Everything runs on the bundled English model.
 """
 
 import time
@@ -13,14 +13,14 @@ from elmokit import Embedder
 from elmokit.analysis.neighbors import find_neighbors
 from elmokit.analysis.occurrences import find_in_contexts
 
-# Two sentences a sense, and a text in which neighbours are looked for.
+# Two sentences per sense, and a text to find neighbors in.
 SENSES = {
     "bank": {
         "money": ["The bank raised its interest rates again.", "She borrowed the money from a bank in London."],
         "river": ["They sat on the bank of the river.", "Trees grow along the eastern bank of the stream."],
     },
     "play": {
-        "theatre": ["She wrote a play about a young king.", "He directed a play at the national theatre."],
+        "theater": ["She wrote a play about a young king.", "He directed a play at the national theatre."],
         "sport": ["He made a great play in the second half.", "The shortstop made a play at first base."],
     },
 }
@@ -60,7 +60,7 @@ def main() -> None:
     for word, senses in SENSES.items():
         console.print(closeness(embedder, word, senses))
     for word, senses in SENSES.items():
-        console.print(neighbours(embedder, word, senses))
+        console.print(neighbors(embedder, word, senses))
     done = time.perf_counter()
     console.print(
         f"Loaded the model in {loaded - start:.2f} s; everything above took {done - loaded:.2f} s. "
@@ -69,11 +69,11 @@ def main() -> None:
 
 
 def closeness(embedder: Embedder, word: str, senses: dict[str, list[str]]) -> Table:
-    """How alike a word's vectors are within a sense and across senses, layer by layer."""
+    """Return the similarity of a word's vectors within a sense and across senses, per layer."""
     vectors = {sense: [vectors_of(embedder, word, sentence) for sentence in pair] for sense, pair in senses.items()}
     first, second = vectors
     across = [(left, right) for left in vectors[first] for right in vectors[second]]
-    table = Table(title=f'How close "{word}" is to itself (cosine)', title_justify="left")
+    table = Table(title=f'Cosine of "{word}" with itself', title_justify="left")
     table.add_column("layer")
     for name in (f"both {first}", f"both {second}", f"{first} and {second}"):
         table.add_column(name, justify="right")
@@ -84,20 +84,20 @@ def closeness(embedder: Embedder, word: str, senses: dict[str, list[str]]) -> Ta
     return table
 
 
-def neighbours(embedder: Embedder, word: str, senses: dict[str, list[str]]) -> Table:
-    """The words of the text that are nearest to a word in its context, at the top layer."""
+def neighbors(embedder: Embedder, word: str, senses: dict[str, list[str]]) -> Table:
+    """Return the words of the text that are nearest to a word in its context, at the top layer."""
     table = Table(title=f'Nearest to "{word}" in context', title_justify="left")
     table.add_column("in")
     table.add_column("nearest words of the text")
     queries = find_in_contexts(embedder, [first for first, _ in senses.values()], word)
     for found in find_neighbors(embedder, TEXT, queries, k=4):
-        nearest = ", ".join(neighbour.occurrence.token for neighbour in found.neighbors)
+        nearest = ", ".join(neighbor.occurrence.token for neighbor in found.neighbors)
         table.add_row(" ".join(found.query.tokens), nearest)
     return table
 
 
 def vectors_of(embedder: Embedder, word: str, sentence: str) -> np.ndarray:
-    """A word's vectors in a sentence, one a layer."""
+    """Return the vectors of a word in a sentence, one per layer."""
     return embedder.embed_layers([sentence])[0][:, embedder.tokenize(sentence).index(word)]
 
 

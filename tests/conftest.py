@@ -1,4 +1,4 @@
-"""What every test may use: the real data, small published-format models, one torch thread, hypothesis settings."""
+"""Fixtures and settings of all tests: real data, small models in the published format, one torch thread, hypothesis."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from published import PublishedModel, make_published
 
 DEFAULT_DATA_DIR = Path(__file__).resolve().parents[2] / "shared" / "data"
 
-# Slow machines are no failure, so there is no deadline. Under CI the examples are the same on every run.
+# No deadline, because a slow machine is not a failure. In CI the examples are the same on every run.
 settings.register_profile("local", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
@@ -18,13 +18,13 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_torch_thread() -> None:
-    """The models of the tests are tiny: more threads only cost time."""
+    """Use one torch thread: the models of the tests are tiny, and more threads only cost time."""
     torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder of published data sets and fixtures; tests that need it are skipped where it is absent."""
+    """Return the folder of published datasets and fixtures; skip the test if it is absent."""
     folder = Path(os.environ.get("ELMOKIT_DATA", DEFAULT_DATA_DIR))
     if not folder.is_dir():
         pytest.skip(f"no data folder at {folder}; set ELMOKIT_DATA to the folder that holds fixtures/bilm_skip")
@@ -33,5 +33,5 @@ def data_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def published_model(tmp_path_factory: pytest.TempPathFactory) -> PublishedModel:
-    """A small model in the published format in which every part of the biLM matters, clips too."""
+    """Return a small model in the published format in which every part of the biLM has an effect, also the clips."""
     return make_published(tmp_path_factory.mktemp("published"))

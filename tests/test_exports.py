@@ -1,4 +1,4 @@
-"""What `import elmokit` gives, and what it costs."""
+"""Names that `import elmokit` exports, and the cost of importing it."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""What import-linter cannot say about imports and dependencies."""
+"""Rules about imports and dependencies that import-linter cannot express."""
 
 import ast
 import re
