@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
     from elmokit.embed.elmo import Elmo, ElmoOutput
     from elmokit.embed.embedder import Embedder
+    from elmokit.embed.sentences import EmbeddedSentence
     from elmokit.errors import (
         ConfigError,
         ElmokitError,
@@ -34,6 +35,7 @@ __all__ = [
     "ElmoOutput",
     "ElmokitError",
     "ElmokitWarning",
+    "EmbeddedSentence",
     "Embedder",
     "InputError",
     "LSTMConfig",
@@ -54,6 +56,7 @@ _HOMES = {
     "ElmoOutput": "elmokit.embed.elmo",
     "ElmokitError": "elmokit.errors",
     "ElmokitWarning": "elmokit.errors",
+    "EmbeddedSentence": "elmokit.embed.sentences",
     "Embedder": "elmokit.embed.embedder",
     "InputError": "elmokit.errors",
     "LSTMConfig": "elmokit.config",

@@ -21,8 +21,9 @@ from elmokit.analysis.occurrences import (
     to_unit_length,
     unit_vectors,
 )
-from elmokit.embed.embedder import Embedder, Sentence
+from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layer, Vectors, pick_layers
+from elmokit.embed.sentences import Sentence
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import InputError
 

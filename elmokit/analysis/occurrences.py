@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmokit.embed.embedder import Embedder, Sentence
+from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layer, Vectors, check_layer, pick_layers
+from elmokit.embed.sentences import Sentence
 from elmokit.errors import InputError
 
 Place = tuple[tuple[str, ...], int]

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from elmokit.analysis.occurrences import Occurrence
     from elmokit.analysis.pos_probe import ProbeProgress, ProbeResult
     from elmokit.cli.progress import Progress
-    from elmokit.embed.embedder import Embedder, Sentence
+    from elmokit.embed.embedder import Embedder
     from elmokit.embed.picking import Layer
+    from elmokit.embed.sentences import Sentence
 
 NUM_QUERIES = 3
 NUM_CANDIDATES = 200  # occurrences among which the queries are chosen

@@ -4,37 +4,50 @@ Shapes: L layers of vectors (the token layer, then the LSTMs'), T tokens, D widt
 sentences one after the other, W distinct words.
 """
 
-import hashlib
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Unpack, overload
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from elmokit.embed.engine import Engine, Precision
-from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling, pick_layers, pool_tokens
+from elmokit.embed.encoding import EncodeOptions, EncodeSettings, encode_texts
+from elmokit.embed.engine import Engine, Precision, find_device
+from elmokit.embed.options import EmbedderOptions
+from elmokit.embed.picking import Layer, Vectors, check_layer
+from elmokit.embed.pickling import Origin, PickledEmbedder, find_origin, hash_tensors, pack, unpack
+from elmokit.embed.reading import Reader
+from elmokit.embed.sentences import EmbeddedSentence, Sentence, check_sentences, check_tokens
 from elmokit.embed.state import StartStates, State
-from elmokit.errors import ElmokitWarning, InputError
+from elmokit.embed.worker_pool import EmbedderPool
 from elmokit.model.bilm import BiLM, BiLMState
-from elmokit.text.grouping import batches_by_length, windows
-from elmokit.text.sentences import split_sentences
-from elmokit.text.tokens import tokenize
+from elmokit.text.tokens import tokenize, tokenize_with_offsets
 from elmokit.weights.bundled import EN_SMALL
+from elmokit.weights.folder import save_folder
+from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import Source, build_bilm, load_saved
-from elmokit.weights.start_state import stored_state
-
-Sentence = str | Sequence[str]
-
-# Sentences looked at together to find batches of like length: so many, or fewer whose vectors take so much memory.
-WINDOW, WINDOW_BYTES = 4096, 96 * 2**20
-MOST_POSITIONS = 4096  # in one batch: bounds memory whatever the sentences' length
+from elmokit.weights.start_state import stored_state, to_tensors
 
 
 class Embedder:
     """A biLM that turns sentences into arrays.
 
-    A sentence is a list of tokens, taken as they are, or a string, which is tokenised.
-    Under ``state="warm"`` (the default) and ``"reset"`` a token's vectors depend on its sentence alone.
+    A sentence is a list of tokens, taken as they are, or a string, which is tokenized. Under ``state="warm"`` (the
+    default) and ``"reset"`` a token's vectors depend on its sentence alone.
+
+    Call `embed` for tokens, offsets and all layers; `embed_layers` for the arrays alone; `embed_tokens` for one vector
+    per token; `encode` for one vector per text. An Embedder can be pickled, copied and used in forked and spawned
+    processes. A model from disk is pickled as its path and a hash of its weights.
+
+    Args:
+        bilm: the model. Its weights are shared, not copied, and must not be trained any more.
+        state: where the LSTMs start a sentence. ``"warm"``: in the state that they reach on running text;
+            ``"reset"``: at zero; ``"carry"``: where the sentence before ended, as bilm-tf and AllenNLP do.
+        precision: ``"fp32"``, or ``"int8"`` to round the LSTMs' weights to eight bits: faster on a CPU with compiled
+            kernels, and nearly the same vectors.
+        language: the language of raw strings, which are tokenized by its rules, such as ``"en"`` or ``"de"``.
+        warm: the start state for ``state="warm"``, each tensor (layers, 1, width); computed at first use if None.
+        device: the torch device to run on.
     """
 
     def __init__(
@@ -47,43 +60,120 @@ class Embedder:
         warm: BiLMState | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.device = _device(device)
+        self.device = find_device(device)
         self.language = language
         self._engine = Engine(bilm.to(self.device), precision=precision)
         self.bilm = self._engine.bilm
         self._states = StartStates(state, warm=warm)
-        self._warned = False
+        self._reader = Reader(self._engine, self._states)
+        self._given_start = warm
+        self._origin: Origin | None = None
+        self._published_options: dict[str, Any] | None = None
 
     @classmethod
-    def from_pretrained(
-        cls,
-        source: Source = EN_SMALL,
-        *,
-        state: State = "warm",
-        precision: Precision = "fp32",
-        language: str = "en",
-        device: torch.device | str = "cpu",
-    ) -> "Embedder":
-        """Load a saved biLM; the English one that comes with elmokit, unless another is named.
+    def from_pretrained(cls, source: Source | None = None, **options: Unpack[EmbedderOptions]) -> "Embedder":
+        """Load a saved biLM.
 
-        ``source`` is a folder of ours, a folder with ``options.json`` and one ``.hdf5``, or a pair of paths
-        (options, weights) of a published model. ``precision="int8"`` rounds the LSTMs' weights to eight bits: faster
-        on a CPU with compiled kernels, and nearly the same vectors. ``language`` is that of raw strings, which are
-        tokenised by its rules.
+        Args:
+            source: a folder saved by elmokit, a folder with ``options.json`` and one ``.hdf5``, a pair of paths
+                (options, weights) of a published model, or the name of a model in the package. None loads ``en-small``,
+                the English model in the package.
+            options: ``state``, ``precision``, ``language`` and ``device``, as for `Embedder`.
         """
-        saved = load_saved(source)
-        return cls(
-            build_bilm(saved),
-            state=state,
-            precision=precision,
-            language=language,
-            warm=stored_state(saved),
-            device=device,
+        source = EN_SMALL if source is None else source
+        embedder = cls.from_saved(load_saved(source), **options)
+        embedder._origin = find_origin(source)
+        return embedder
+
+    @classmethod
+    def from_saved(cls, saved: SavedBiLM, **options: Unpack[EmbedderOptions]) -> "Embedder":
+        """Build an Embedder around a saved biLM that is already in memory (`elmokit.weights.source.load_saved`).
+
+        Args:
+            saved: config, tensors and, where there is one, the start state. The tensors are shared, not copied.
+            options: ``state``, ``precision``, ``language`` and ``device``, as for `Embedder`.
+        """
+        embedder = cls(build_bilm(saved), warm=stored_state(saved), **options)
+        embedder._published_options = saved.options
+        return embedder
+
+    def save_pretrained(self, folder: str | Path, *, description: str | None = None, half: bool = False) -> None:
+        """Save the biLM as a folder that `from_pretrained` loads; a model of ours that is there is replaced.
+
+        The output layer, which scoring and fine-tuning need, is not part of an Embedder and not saved.
+
+        Args:
+            folder: the folder to write.
+            description: a text for the model card.
+            half: store weights as float16: half the size, with about three digits.
+        """
+        save_folder(self._saved(), folder, description=description, half=half)
+
+    def __repr__(self) -> str:
+        return (
+            f"Embedder({self.name or 'in memory'!r}, num_layers={self.num_layers}, width={self.width}, "
+            f"precision={self.precision!r}, state={self.state!r}, language={self.language!r}, "
+            f"device={str(self.device)!r})"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (type(self), self.pack())
+
+    def __deepcopy__(self, _: Any) -> "Embedder":
+        copied = self.unpack(self.pack(with_weights=True))
+        copied._origin = self._origin
+        return copied
+
+    def pack(self, *, with_weights: bool = False, with_start: bool = False) -> PickledEmbedder:
+        """Return bytes that `unpack` builds the same Embedder from.
+
+        Args:
+            with_weights: also store the weights of a model from disk.
+            with_start: also store the start state of ``state="warm"``, which is otherwise computed again.
+        """
+        states = {"carried": self.carried_state}
+        if with_start and self.state == "warm":
+            states["warm"] = self._states.begin(self.bilm, 1)
+        origin = None if with_weights else self._origin
+        return pack(self._saved(), origin, states=states, options=self._options())
+
+    @classmethod
+    def unpack(cls, pickled: PickledEmbedder, *, device: str | None = None) -> "Embedder":
+        """Build an Embedder from what `pack` returned, on another device if one is given."""
+        found = unpack(pickled)
+        options = found.options if device is None else found.options | {"device": device}
+        embedder = cls.from_saved(found.saved, **options)
+        embedder._origin = found.origin
+        embedder._states.carried = found.states.get("carried")
+        embedder._states.warm = found.states.get("warm", embedder._states.warm)
+        return embedder
+
+    def _options(self) -> EmbedderOptions:
+        return {
+            "state": self.state,
+            "precision": self.precision,
+            "language": self.language,
+            "device": str(self.device),
+        }
+
+    def _saved(self) -> SavedBiLM:
+        start = None if self._given_start is None else to_tensors(self._given_start)
+        tensors = dict(self.bilm.state_dict())
+        return SavedBiLM(self.bilm.config, tensors, options=self._published_options, start_state=start)
+
+    @property
+    def name(self) -> str | None:
+        """Name or path of the model; None if it was built in memory."""
+        return None if self._origin is None else self._origin.name
+
+    @property
+    def precision(self) -> Precision:
+        """Precision of the LSTMs' weights."""
+        return self._engine.precision
 
     @property
     def num_layers(self) -> int:
-        """Layers of vectors a token has."""
+        """Number of layers, the token layer included."""
         return self.bilm.config.num_layers
 
     @property
@@ -93,17 +183,17 @@ class Embedder:
 
     @property
     def state(self) -> State:
-        """The policy for the state in which a sentence begins."""
+        """Policy for the state in which a sentence starts."""
         return self._states.policy
 
     @property
     def num_cut_words(self) -> int:
-        """Words so far that were longer than the model reads, and so lost their end."""
+        """Number of words so far that were cut, because they are longer than the model reads."""
         return self._engine.cut_words.num_cut
 
     @property
     def carried_state(self) -> BiLMState | None:
-        """The state that ``state="carry"`` has reached, to go on from later; None at the beginning."""
+        """State that ``state="carry"`` has reached, to resume from later; None at the start."""
         return self._states.carried
 
     @carried_state.setter
@@ -111,174 +201,200 @@ class Embedder:
         self._states.carried = state
 
     def fingerprint(self) -> str:
-        """A hash of all that vectors depend on besides their sentence: config, weights and start state."""
-        settings = f"{self.bilm.config.model_dump_json()} {self.state} {self._engine.precision}"
-        digest = hashlib.sha256(settings.encode())
+        """Return a hash of all that vectors depend on besides their sentence: config, weights and start state."""
+        settings = f"{self.bilm.config.model_dump_json()} {self.state} {self.precision}"
         start = self._states.begin(self.bilm, 1).parts() if self.state == "warm" else {}
-        for name, tensor in sorted({**self.bilm.state_dict(), **start}.items()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().data)
-        return digest.hexdigest()
+        return hash_tensors(settings, {**self.bilm.state_dict(), **start})
 
     def tokenize(self, sentence: str) -> list[str]:
-        """The tokens that a raw sentence is embedded as."""
+        """Return the tokens that a raw sentence is embedded as.
+
+        Args:
+            sentence: one sentence; it is not split further.
+        """
         return tokenize(sentence, language=self.language)
 
     def forget_words(self) -> None:
-        """Forget the token vectors kept from earlier calls; they are computed again when they are needed."""
+        """Empty the cache of token vectors; they are computed again when they are needed."""
         self._engine.cache.clear()
 
     def reset_state(self) -> None:
-        """Forget the state carried from batch to batch; it changes nothing unless ``state="carry"``."""
+        """Reset the state carried from batch to batch; without effect unless ``state="carry"``."""
         self._states.reset()
 
+    def embed(self, sentences: Iterable[Sentence], *, batch_size: int = 64) -> list[EmbeddedSentence]:
+        """Return the tokens of every sentence with their place in the text and their vectors.
+
+        Args:
+            sentences: strings, each tokenized as one sentence, or lists of tokens.
+            batch_size: sentences that are run together at most.
+
+        Returns:
+            One `EmbeddedSentence` per sentence: ``.tokens``, ``.offsets`` (None for lists of tokens) and ``.layers``,
+            (L, T, D).
+        """
+        read = [self._locate_tokens(sentence) for sentence in check_sentences(sentences)]
+        found = self.iter_layers([tokens for tokens, _ in read], batch_size=batch_size)
+        return [
+            EmbeddedSentence(list(tokens), offsets, layers_LTD)
+            for (tokens, offsets), layers_LTD in zip(read, found, strict=True)
+        ]
+
     def embed_layers(self, sentences: Iterable[Sentence], *, batch_size: int = 64) -> list[Vectors]:
-        """Return for every sentence an array (layers, tokens, width), unpadded, without boundary tokens."""
+        """Return every layer of every token.
+
+        Args:
+            sentences: strings, each tokenized as one sentence, or lists of tokens.
+            batch_size: sentences that are run together at most.
+
+        Returns:
+            One float32 array (L, T, D) per sentence, unpadded, without boundary tokens. Layer 0 is the token layer.
+        """
         return list(self.iter_layers(sentences, batch_size=batch_size))
 
     def iter_layers(self, sentences: Iterable[Sentence], *, batch_size: int = 64) -> Iterator[Vectors]:
-        """Yield what `embed_layers` returns, in the sentences' order, reading them as it goes."""
-        if isinstance(sentences, str):
-            raise InputError(
-                f"{sentences[:40]!r} is one string; give a list of sentences, such as [{sentences[:40]!r}]"
-            )
-        if batch_size < 1:
-            raise InputError(f"batch_size {batch_size}; expected 1 or more")
-        # Rows that carry their state must meet in the order given; all others are batched by length.
-        tokenized = map(self._as_tokens, sentences)
-        num_tokens = WINDOW_BYTES // (4 * self.num_layers * self.width)
-        for window in (
-            windows(tokenized, batch_size) if self.state == "carry" else _windows_by_size(tokenized, num_tokens)
-        ):
-            yield from self._embed_window(window, batch_size)
-        self._warn_of_cut_words()
+        """Yield the arrays of `embed_layers` one by one, in order, reading the sentences as it goes.
+
+        Args:
+            sentences: strings or lists of tokens; may be a generator without end.
+            batch_size: sentences that are run together at most.
+        """
+        return self._reader.iter_layers(map(self._as_tokens, check_sentences(sentences)), batch_size=batch_size)
 
     def iter_unordered(self, sentences: Sequence[Sentence], *, batch_size: int = 64) -> Iterator[tuple[int, Vectors]]:
-        """Yield (index, layers) of sentences as they are computed: batch by batch of like length."""
-        for index, layers_LTD in self._iter_views([self._as_tokens(sentence) for sentence in sentences], batch_size):
-            yield index, layers_LTD.copy()  # so that one kept sentence does not keep its whole batch in memory
+        """Yield (index of a sentence, its layers) as they are computed: batches of similar length, longest first.
 
-    def _iter_views(self, sentences: Sequence[Sequence[str]], batch_size: int) -> Iterator[tuple[int, Vectors]]:
-        if self.state == "carry":
-            # Rows that carry their state must meet in the order given.
-            batches = list(windows(range(len(sentences)), batch_size))
-        else:
-            lengths = [len(sentence) + 2 for sentence in sentences]
-            batches = batches_by_length(lengths, batch_size=batch_size, max_positions=MOST_POSITIONS)
-        for batch in batches:
-            yield from zip(batch, self._embed_batch([sentences[index] for index in batch]), strict=True)
+        Args:
+            sentences: strings or lists of tokens.
+            batch_size: sentences that are run together at most.
+        """
+        tokenized = [self._as_tokens(sentence) for sentence in check_sentences(sentences)]
+        for index, layers_LTD in self._reader.iter_unordered(tokenized, batch_size=batch_size):
+            yield index, layers_LTD.copy()  # so that one sentence does not keep its whole batch in memory
+
+    def run_batch(self, batch: Sequence[Sequence[str]]) -> list[Vectors]:
+        """Run tokenized sentences as one batch; return their layers, (L, T, D) each, as views of one array."""
+        return self._reader.run_batch(batch)
+
+    def iter_tokens(
+        self, sentences: Iterable[Sentence], *, layer: Layer, batch_size: int, pool: EmbedderPool | None = None
+    ) -> Iterator[Vectors]:
+        """Yield the arrays of `embed_tokens` one by one, computed by a pool's processes if there is one."""
+        check_layer(layer, self.num_layers)
+        tokenized = map(self._as_tokens, check_sentences(sentences))
+        return self._reader.iter_tokens(tokenized, layer=layer, batch_size=batch_size, pool=pool)
 
     def embed_tokens(
         self, sentences: Iterable[Sentence], *, layer: Layer = "mean", batch_size: int = 64
     ) -> list[Vectors]:
-        """Return for every sentence an array (tokens, width): one layer, or the mean of all."""
-        check_layer(layer, self.num_layers)
-        found = self.iter_layers(sentences, batch_size=batch_size)
-        return [pick_layers(layers_LTD, layer) for layers_LTD in found]
+        """Return one vector per token.
+
+        Args:
+            sentences: strings, which are tokenized, or lists of tokens.
+            layer: a layer's number (0 is the token layer, -1 the top), or ``"mean"`` of all.
+            batch_size: sentences that are run together at most.
+
+        Returns:
+            One float32 array (T, D) per sentence.
+        """
+        return list(self.iter_tokens(sentences, layer=layer, batch_size=batch_size))
+
+    @overload
+    def encode(
+        self,
+        sentences: str | Iterable[Sentence],
+        *,
+        convert_to_numpy: Literal[True] = True,
+        convert_to_tensor: Literal[False] = False,
+        **options: Unpack[EncodeOptions],
+    ) -> Vectors: ...
+    @overload
+    def encode(
+        self,
+        sentences: str | Iterable[Sentence],
+        *,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: Literal[True],
+        **options: Unpack[EncodeOptions],
+    ) -> Tensor: ...
+    @overload
+    def encode(
+        self,
+        sentences: Iterable[Sentence],
+        *,
+        convert_to_numpy: Literal[False],
+        convert_to_tensor: Literal[False] = False,
+        **options: Unpack[EncodeOptions],
+    ) -> list[Tensor]: ...
 
     def encode(
         self,
         sentences: str | Iterable[Sentence],
         *,
-        batch_size: int = 64,
-        show_progress_bar: bool = False,
-        normalize_embeddings: bool = False,
-        pooling: Pooling = "mean",
-        layer: Layer = "mean",
-    ) -> Vectors:
-        """Return one vector a text, (texts, width): the mean or maximum over its tokens.
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        **options: Unpack[EncodeOptions],
+    ) -> Vectors | Tensor | list[Tensor]:
+        """Return one vector per text, with the arguments of sentence-transformers' ``encode``.
 
-        A string may hold several sentences: each is run by itself, and all their tokens are pooled. A string on
-        its own gives one vector, (width,). A text without tokens gives zeros.
+        A string may hold several sentences: each is run by itself, and all their tokens are pooled. A text without
+        tokens gives zeros.
+
+        Args:
+            sentences: N texts, each a string or a list of tokens; or one string.
+            convert_to_numpy: return an array; if this and ``convert_to_tensor`` are false, a list of tensors.
+            convert_to_tensor: return a tensor instead of an array.
+            prompt: a text to put before every string. ``prompt_name`` is rejected: a biLM has no named prompts.
+            batch_size: sentences that are run together at most; 64 by default.
+            show_progress_bar: draw a progress bar on stderr.
+            normalize_embeddings: scale every vector to length 1.
+            truncate_dim: keep the first so many values of a vector.
+            pooling: ``"mean"`` (the default) or ``"max"`` over a text's tokens.
+            layer: a layer's number (0 is the token layer, -1 the top), or ``"mean"`` of all, the default.
+            device: None, the Embedder's own device, or a list of devices, one per process to start for this call.
+            pool: processes from `start_multi_process_pool`; the vectors are the same as without. ``chunk_size`` is
+                accepted without effect: a process gets one batch at a time.
+            output_value: only ``"sentence_embedding"``; see `embed_tokens` for one vector per token.
+            precision: only ``"float32"``; see `from_pretrained` for eight-bit weights.
+
+        Returns:
+            float32 of shape (N, D); (D,) for one string.
         """
-        if isinstance(sentences, str):
-            alone_D: Vectors = self.encode(
-                [sentences],
-                batch_size=batch_size,
-                show_progress_bar=show_progress_bar,
-                normalize_embeddings=normalize_embeddings,
-                pooling=pooling,
-                layer=layer,
-            )[0]
-            return alone_D
-        check_pooling(pooling)
-        check_layer(layer, self.num_layers)
-        texts = [self._as_sentences(text) for text in sentences]
-        found = self.iter_layers((sentence for text in texts for sentence in text), batch_size=batch_size)
-        pooled_ND = np.zeros((len(texts), self.width), dtype=np.float32)
-        for row, text in enumerate(_progress(texts) if show_progress_bar else texts):
-            tokens = [pick_layers(next(found), layer) for _ in text]
-            if tokens:
-                pooled_ND[row] = pool_tokens(np.concatenate(tokens), pooling)
-        self._warn_of_cut_words()
-        if normalize_embeddings:
-            length_N1 = np.linalg.norm(pooled_ND, axis=1, keepdims=True)
-            pooled_ND /= np.where(length_N1 > 0, length_N1, 1)
-        return pooled_ND
+        texts = [sentences] if isinstance(sentences, str) else sentences
+        vectors_ND = encode_texts(self, texts, EncodeSettings(**options))
+        vectors: Vectors = vectors_ND[0] if isinstance(sentences, str) else vectors_ND
+        if convert_to_tensor:
+            return torch.from_numpy(vectors)
+        return vectors if convert_to_numpy else list(torch.from_numpy(vectors))
 
-    def _embed_window(self, window: list[Sequence[str]], batch_size: int) -> Iterator[Vectors]:
-        # One block for the whole window: thousands of arrays that come and go between a batch's own would leave
-        # holes in memory, and it would grow.
-        ends = np.cumsum([len(sentence) for sentence in window])
-        layers_LND = np.empty((self.num_layers, ends[-1], self.width), dtype=np.float32)
-        places = [slice(end - len(sentence), end) for end, sentence in zip(ends, window, strict=True)]
-        for index, layers_LTD in self._iter_views(window, batch_size):
-            layers_LND[:, places[index]] = layers_LTD
-        for place in places:
-            yield layers_LND[:, place].copy()
+    def start_multi_process_pool(self, target_devices: Sequence[str] | None = None) -> EmbedderPool:
+        """Start processes for ``encode(pool=…)``; end them with `stop_multi_process_pool`, or use a ``with`` block.
 
-    def _embed_batch(self, batch: list[Sequence[str]]) -> list[Vectors]:
-        run = self._engine.run(batch, self._states.begin(self.bilm, len(batch)))
-        self._states.end(run.ragged.final)
-        layers_LND = run.ragged.layers_LND.cpu().numpy()
-        ends = np.cumsum(run.lengths)
-        return [layers_LND[:, end - length + 1 : end - 1] for end, length in zip(ends, run.lengths, strict=True)]
+        The processes are spawned, so a script needs ``if __name__ == "__main__":``.
+
+        Args:
+            target_devices: the device of each process, such as ``["cpu", "cpu"]``; by default one process per core.
+        """
+        return EmbedderPool(self, target_devices)
+
+    @staticmethod
+    def stop_multi_process_pool(pool: EmbedderPool) -> None:
+        """End the processes of a pool.
+
+        Args:
+            pool: what `start_multi_process_pool` returned.
+        """
+        pool.close()
 
     def _as_tokens(self, sentence: Sentence) -> Sequence[str]:
-        return self.tokenize(sentence) if isinstance(sentence, str) else _check_tokens(sentence)
+        return self.tokenize(sentence) if isinstance(sentence, str) else check_tokens(sentence)
 
-    def _as_sentences(self, text: Sentence) -> list[Sentence]:
-        return list(split_sentences(text, language=self.language)) if isinstance(text, str) else [text]
-
-    def _warn_of_cut_words(self) -> None:
-        message = self._engine.cut_words.message()
-        if message and not self._warned:
-            self._warned = True
-            warnings.warn(message, ElmokitWarning, stacklevel=3)
+    def _locate_tokens(self, sentence: Sentence) -> tuple[Sequence[str], list[tuple[int, int]] | None]:
+        if not isinstance(sentence, str):
+            return check_tokens(sentence), None
+        located = tokenize_with_offsets(sentence, language=self.language)
+        return located.tokens, located.offsets
 
 
-def _device(name: torch.device | str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise InputError(f"device {name!r}; expected 'cpu', or 'cuda' for a GPU") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {str(device)!r}, but torch sees no GPU here; use 'cpu'")
-    return device
-
-
-def _windows_by_size(sentences: Iterable[Sequence[str]], most_tokens: int) -> Iterator[list[Sequence[str]]]:
-    window: list[Sequence[str]] = []
-    num_tokens = 0
-    for sentence in sentences:
-        window.append(sentence)
-        num_tokens += len(sentence)
-        if len(window) == WINDOW or num_tokens >= most_tokens:
-            yield window
-            window, num_tokens = [], 0
-    if window:
-        yield window
-
-
-def _check_tokens(sentence: Sequence[str]) -> Sequence[str]:
-    for token in sentence:
-        if not isinstance(token, str):
-            raise InputError(f"a token is {token!r}, of type {type(token).__name__}; expected a string")
-    return sentence
-
-
-def _progress(texts: list[list[Sentence]]) -> Iterable[list[Sentence]]:
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(texts, description="embedding", console=Console(stderr=True))
+def _unpickle(kind: type[Embedder], pickled: PickledEmbedder) -> Embedder:
+    return kind.unpack(pickled)

@@ -91,3 +91,16 @@ class Engine:
         else:
             vectors_WP = self.bilm.char_encoder.finish(compiled.char_pool(char_ids_WC, self._tables))
         return vectors_WP[: len(words)]
+
+
+def find_device(name: torch.device | str) -> torch.device:
+    """Return the device of a name; reject one that torch does not have here."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"device {name!r}; expected 'cpu', or 'cuda' for a GPU") from None
+    try:
+        torch.empty(0, device=device)
+    except (AssertionError, NotImplementedError, RuntimeError):  # each kind of device fails in its own way
+        raise InputError(f"device {str(device)!r}, but torch sees no such device here; use 'cpu'") from None
+    return device

@@ -25,7 +25,9 @@ def check_layer(layer: Layer, num_layers: int) -> None:
     """Refuse a layer that a model does not have."""
     given: object = layer  # which need not be what the annotation says
     if given != "mean" and not (isinstance(given, int) and -num_layers <= given < num_layers):
-        raise InputError(f"layer {layer!r}; expected 'mean' or a number from 0 to {num_layers - 1}")
+        raise InputError(
+            f"layer {layer!r}; expected 'mean', 0 to {num_layers - 1}, or {-num_layers} to -1 counted from the top"
+        )
 
 
 def check_layers(layers: Layers, num_layers: int) -> None:

@@ -29,17 +29,17 @@ class StartStates:
         if policy not in get_args(State):
             raise InputError(f"state {policy!r}; expected 'reset', 'warm' or 'carry'")
         self.policy = policy
-        self._warm = warm
+        self.warm = warm
         self.carried: BiLMState | None = None
 
     def begin(self, bilm: BiLM, num_rows: int) -> BiLMState:
         """The state of ``num_rows`` rows that the biLM is about to read."""
         fresh = bilm.zero_state(num_rows)
         if self.policy == "warm":
-            if self._warm is None:
-                self._warm = warm_state(bilm)
+            if self.warm is None:
+                self.warm = warm_state(bilm)
             like = fresh.forward.hidden_LBP
-            return map_state(self._warm, lambda part: part.to(like).expand(-1, num_rows, -1))
+            return map_state(self.warm, lambda part: part.to(like).expand(-1, num_rows, -1))
         if self.carried is None:
             return fresh
         return _overwrite(fresh, self.carried)

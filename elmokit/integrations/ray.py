@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.embed.embedder import Embedder, Sentence
+from elmokit.embed.embedder import Embedder
 from elmokit.embed.engine import Precision
 from elmokit.embed.picking import Layer, Pooling, check_pooling
+from elmokit.embed.sentences import Sentence
 from elmokit.embed.state import State
 from elmokit.errors import InputError
 from elmokit.weights.source import Source

@@ -24,8 +24,7 @@ from elmokit.score.scoring import Candidate, Scorer
 from elmokit.weights.options import MAX_JSON_BYTES
 from elmokit.weights.safe_hdf5 import MAX_COMPRESSION
 from elmokit.weights.saved import SavedBiLM
-from elmokit.weights.source import build_bilm, load_saved
-from elmokit.weights.start_state import stored_state
+from elmokit.weights.source import load_saved
 
 Text = str | Sequence[str]
 LayerChoice = Literal["average", "top", "all"]
@@ -140,11 +139,8 @@ class ElmoModel:
         if self._saved is None:
             raise InputError("no model is loaded; call load(directory_or_zip) first")
         if warmup not in self._embedders:
-            self._embedders[warmup] = Embedder(
-                build_bilm(self._saved),  # shares its tensors with the other one
-                state="warm" if warmup else "reset",
-                warm=stored_state(self._saved),
-            )
+            # Shares its tensors with the other one.
+            self._embedders[warmup] = Embedder.from_saved(self._saved, state="warm" if warmup else "reset")
         return self._embedders[warmup]
 
     def _vector_shape(self, warmup: bool, layers: LayerChoice) -> tuple[int, ...]:

@@ -20,8 +20,7 @@ from elmokit.tasks.resume_check import examples_fingerprint, resume_key
 from elmokit.tasks.state import UNTRAINED
 from elmokit.tasks.task import AnyTask
 from elmokit.weights.saved import SavedBiLM
-from elmokit.weights.source import build_bilm, load_saved
-from elmokit.weights.start_state import stored_state
+from elmokit.weights.source import load_saved
 from elmokit.weights.sums import sha256
 
 
@@ -77,7 +76,7 @@ def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_d
     vectors = None if recipe.words.file is None else read_static_vectors(recipe.words.file)
     vocab = learn_inputs(all_sequences(task, train), recipe, vectors=vectors)
     bilm = _find_bilm(recipe) if reads_elmo(recipe) else None
-    embedder = None if bilm is None else Embedder(build_bilm(bilm), warm=stored_state(bilm))
+    embedder = None if bilm is None else Embedder.from_saved(bilm)
     layers = None if embedder is None else LayerStore.open(layers_dir, embedder)
     fingerprints = {
         "training data": examples_fingerprint(task, train, labels),

@@ -36,8 +36,6 @@ from elmokit.weights.folder import FORMAT as BILM_FORMAT
 from elmokit.weights.folder import is_replaceable, load_folder, save_folder, write_tensors
 from elmokit.weights.options import read_json_object
 from elmokit.weights.saved import SavedBiLM, check_shapes, shapes_of
-from elmokit.weights.source import build_bilm
-from elmokit.weights.start_state import stored_state
 from elmokit.weights.sums import SUMS, check_sum, read_sums, sha256, write_sums
 
 FORMAT: Final = "elmokit.task"
@@ -191,7 +189,7 @@ def _load_layers(part: Path, key: str | None, shared: SharedParts) -> LiveLayers
         return None
     if key not in shared.layers:
         saved = load_folder(part)
-        shared.layers[key] = LiveLayers(Embedder(build_bilm(saved), warm=stored_state(saved)))
+        shared.layers[key] = LiveLayers(Embedder.from_saved(saved))
     return shared.layers[key]
 
 

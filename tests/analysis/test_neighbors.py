@@ -11,7 +11,7 @@ from toy import TEXT, toy_model
 
 from elmokit.analysis.neighbors import Neighborhood, find_neighbors, find_static_neighbors, sense_similarity
 from elmokit.analysis.occurrences import Occurrence, find_occurrences
-from elmokit.embed import embedder as embedder_module
+from elmokit.embed import reading
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import pick_layers
 from elmokit.encoders.static_vectors import StaticVectors
@@ -110,7 +110,7 @@ def test_raw_text_is_tokenized(embedder):
 
 
 def test_memory_does_not_grow_with_the_text(embedder, monkeypatch):
-    monkeypatch.setattr(embedder_module, "WINDOW", 64)
+    monkeypatch.setattr(reading, "WINDOW", 64)
     [query] = find_occurrences(embedder, SENTENCES, "fish", most=1)
     words = TEXT.split()
     peaks = []

@@ -1,8 +1,10 @@
 """ELMo as a layer: what is trained, what is masked, what depends on the batch."""
 
+from pathlib import Path
+
 import pytest
 import torch
-from published import PublishedModel
+from published import PublishedModel, make_published
 from torch import nn
 
 from elmokit.embed.elmo import Elmo
@@ -128,6 +130,41 @@ def test_no_sentences_give_no_vectors(published_model: PublishedModel) -> None:
 def test_ids_of_a_wrong_shape_are_refused(published_model: PublishedModel, ids: torch.Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Elmo.from_pretrained(published_model.pair)(ids)
+
+
+def test_char_ids_are_as_long_as_the_model_reads(tmp_path: Path) -> None:
+    model = make_published(tmp_path, max_chars=12)
+    elmo = Elmo.from_pretrained(model.pair, dropout=0.0)
+    ids = elmo.char_ids(SENTENCES)
+    assert torch.equal(ids, torch.from_numpy(pad_sentences(SENTENCES, max_chars=12)))
+    assert elmo(ids).mixes[0].shape == (3, 4, 16)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (torch.zeros(2, 3, 50), "float32; expected integers"),
+        (torch.zeros(2, 3, 50, dtype=torch.bool), "bool; expected integers"),
+        (SENTENCES, r"got a list; expected a tensor .* elmo.char_ids"),
+    ],
+)
+def test_what_is_not_ids_is_rejected(published_model: PublishedModel, ids: torch.Tensor, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Elmo.from_pretrained(published_model.pair)(ids)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_saved_elmo_gives_the_same_vectors(
+    published_model: PublishedModel, tmp_path: Path, requires_grad: bool
+) -> None:
+    elmo = Elmo.from_pretrained(published_model.pair, dropout=0.0, requires_grad=requires_grad)
+    if requires_grad:
+        with torch.no_grad():
+            elmo.bilm.forward_lstm.layers[0].bias += 0.1
+    elmo.save_pretrained(tmp_path / "saved")
+    loaded = Elmo.from_pretrained(tmp_path / "saved", dropout=0.0)
+    ids = elmo.char_ids(SENTENCES)
+    torch.testing.assert_close(loaded(ids).mixes[0], elmo(ids).mixes[0], atol=1e-5, rtol=0)
 
 
 def replicate(module: nn.Module) -> nn.Module:

@@ -1,19 +1,23 @@
 """What users rely on: the same sentence gives the same vectors, whatever stands around it."""
 
 import lzma
+import pydoc
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from published import PublishedModel, make_published
 
 from elmokit.embed import embedder as embedder_module
+from elmokit.embed import reading
 from elmokit.embed.embedder import Embedder
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.text.tokens import tokenize
+from elmokit.weights.source import load_saved
 
 TOLERANCE = 1e-5
 SENTENCES = [["The", "bank", "closed", "."], ["Play"], [], ["Children", "play", "outside", "the", "bank"]]
@@ -72,7 +76,7 @@ def test_real_text_gives_the_same_vectors_in_any_batch(data_dir: Path) -> None:
 def test_a_window_is_only_a_way_to_read(published_model: PublishedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = Embedder.from_pretrained(published_model.pair)
     expected = embedder.embed_layers(SENTENCES)
-    monkeypatch.setattr(embedder_module, "WINDOW", 2)
+    monkeypatch.setattr(reading, "WINDOW", 2)
     for left, right in zip(expected, embedder.embed_layers(iter(SENTENCES), batch_size=1), strict=True):
         np.testing.assert_allclose(right, left, atol=TOLERANCE, rtol=0)
 
@@ -80,7 +84,7 @@ def test_a_window_is_only_a_way_to_read(published_model: PublishedModel, monkeyp
 def test_iteration_reads_no_further_than_one_window(
     published_model: PublishedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedder_module, "WINDOW", 2)
+    monkeypatch.setattr(reading, "WINDOW", 2)
     read = []
 
     def endless():
@@ -126,6 +130,65 @@ def test_a_text_is_pooled_over_the_tokens_of_all_its_sentences(embedder: Embedde
     unit = embedder.encode(texts, normalize_embeddings=True)
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), [1, 0, 1], atol=1e-6)
     assert embedder.encode([]).shape == (0, 16)
+
+
+def test_embed_gives_tokens_offsets_and_layers(embedder: Embedder) -> None:
+    text = "It  closed\u2014\u201cquietly\u201d\u2026"
+    raw, listed = embedder.embed([text, ["It", "closed"]])
+    assert raw.tokens == embedder.tokenize(text)
+    assert [text[start:stop] for start, stop in raw.offsets][:4] == ["It", "closed", "\u2014", "\u201c"]
+    np.testing.assert_allclose(raw.layers, embedder.embed_layers([text])[0], atol=TOLERANCE)
+    assert (listed.tokens, listed.offsets, listed.layers.shape) == (["It", "closed"], None, (3, 2, 16))
+    assert embedder.embed([]) == []
+
+
+def test_encode_takes_the_arguments_of_sentence_transformers(embedder: Embedder) -> None:
+    texts = ["It closed.", "We play."]
+    expected = embedder.encode(texts)
+    tensor = embedder.encode(texts, convert_to_tensor=True)
+    assert isinstance(tensor, torch.Tensor)
+    np.testing.assert_array_equal(tensor.numpy(), expected)
+    rows = embedder.encode(texts, convert_to_numpy=False)
+    assert [type(row) for row in rows] == [torch.Tensor, torch.Tensor]
+    np.testing.assert_array_equal(rows[1].numpy(), expected[1])
+    assert embedder.encode(texts[0], convert_to_tensor=True).shape == (16,)
+    np.testing.assert_array_equal(embedder.encode(texts, truncate_dim=4), expected[:, :4])
+    short = embedder.encode(texts, truncate_dim=4, normalize_embeddings=True)
+    np.testing.assert_allclose(np.linalg.norm(short, axis=1), [1, 1], atol=1e-6)
+    np.testing.assert_array_equal(embedder.encode(["closed."], prompt="It "), embedder.encode(["It closed."]))
+    np.testing.assert_array_equal(embedder.encode(texts, device="cpu", chunk_size=7, show_progress_bar=None), expected)
+    with pytest.raises(TypeError, match="convert_to_list"):
+        embedder.encode(texts, convert_to_list=True)
+
+
+def test_the_top_layer_is_minus_one(embedder: Embedder) -> None:
+    top = embedder.embed_tokens(SENTENCES, layer=-1)
+    for found, expected in zip(top, embedder.embed_tokens(SENTENCES, layer=2), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_repr_names_the_model_and_its_options(published_model: PublishedModel) -> None:
+    assert repr(Embedder.from_pretrained(state="reset")).startswith(
+        "Embedder('en-small', num_layers=3, width=256, precision='fp32', state='reset'"
+    )
+    pair = Embedder.from_pretrained(published_model.pair, precision="int8")
+    assert f"Embedder({str(published_model.weights_path.resolve())!r}" in repr(pair)
+    assert "precision='int8'" in repr(pair)
+    assert repr(Embedder(pair.bilm)).startswith("Embedder('in memory', ")
+
+
+def test_help_shows_no_path_of_this_machine() -> None:
+    assert str(Path(embedder_module.__file__).parents[1]) not in pydoc.render_doc(Embedder)
+
+
+@pytest.mark.parametrize("state", ["warm", "reset"])
+def test_a_saved_embedder_gives_the_same_vectors(published_model: PublishedModel, tmp_path: Path, state: str) -> None:
+    embedder = Embedder.from_pretrained(published_model.pair, state=state)
+    embedder.save_pretrained(tmp_path / "saved", description="A test.")
+    loaded = Embedder.from_pretrained(tmp_path / "saved", state=state)
+    for found, expected in zip(loaded.embed_layers(SENTENCES), embedder.embed_layers(SENTENCES), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert load_saved(tmp_path / "saved").options == published_model.options
 
 
 def test_carry_depends_on_what_came_before_until_reset(published_model: PublishedModel) -> None:
@@ -197,15 +260,29 @@ def test_very_long_words_and_sentences_work(published_model: PublishedModel) -> 
     ("call", "message"),
     [
         (lambda e: e.embed_layers("The bank closed."), "one string; give a list"),
+        (lambda e: e.embed_layers(None), "sentences is None"),
+        (lambda e: e.embed_layers([1, 2]), "a sentence is 1, of type int"),
+        (lambda e: e.embed([None]), "a sentence is None"),
+        (lambda e: e.encode(5), "sentences is 5"),
         (lambda e: e.embed_layers([["a", 3]]), "3"),
         (lambda e: e.embed_layers([["a", None]]), "None"),
         (lambda e: e.embed_layers([["a"]], batch_size=0), "batch_size 0"),
         (lambda e: e.embed_tokens([["a"]], layer=3), "layer 3"),
+        (lambda e: e.embed_tokens([["a"]], layer=-4), "layer -4; expected 'mean', 0 to 2, or -3 to -1"),
         (lambda e: e.embed_tokens([["a"]], layer="top"), "layer 'top'"),
         (lambda e: e.embed_tokens([["a"]], layer=2.0), "layer 2.0"),
         (lambda e: e.encode(["a"], pooling="sum"), "pooling 'sum'"),
         (lambda e: Embedder(e.bilm, state="fresh"), "state 'fresh'"),
+        (lambda e: e.encode(["a"], prompt_name="query"), "prompt_name 'query'"),
+        (lambda e: e.encode([["a"]], prompt="find: "), "given as tokens"),
+        (lambda e: e.encode(["a"], output_value="token_embeddings"), "use embed_tokens"),
+        (lambda e: e.encode(["a"], precision="int8"), "precision 'int8'"),
+        (lambda e: e.encode(["a"], truncate_dim=0), "truncate_dim 0"),
+        (lambda e: e.encode(["a"], device="cuda"), "this Embedder is on 'cpu'"),
+        (lambda e: e.start_multi_process_pool([]), "target_devices"),
         (lambda e: Embedder(e.bilm, device="gpu"), "device 'gpu'"),
+        (lambda e: Embedder(e.bilm, device="xpu"), "device 'xpu', but torch sees no such device"),
+        (lambda e: Embedder(e.bilm, device="mps"), "device 'mps', but torch sees no such device"),
     ],
 )
 def test_bad_arguments_are_refused_with_their_value(embedder: Embedder, call, message: str) -> None:
