@@ -6,9 +6,8 @@ The published English models were trained on that corpus: plain punctuation, the
 # ruff: noqa: RUF001  (look-alike punctuation is what this file is about)
 
 import re
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from elmokit.errors import InputError
 
@@ -27,8 +26,7 @@ _DROPPED = re.compile(r"[\x00-\x08\x0e-\x1b]")  # by the tokenizer: control char
 _DOTS, _DOTS_PLACEHOLDER = "DOTMULTI", re.compile(r"(?:DOT)+MULTI")
 
 
-@dataclass(frozen=True)
-class TokenizedText:
+class TokenizedText(NamedTuple):
     """Tokens, and the characters of the raw string that each token comes from."""
 
     tokens: list[str]
@@ -75,9 +73,14 @@ def _split(plain: str, language: str) -> list[str]:
 
 def _locate(tokens: list[str], plain: str) -> list[tuple[int, int]]:
     """Return offsets of tokens that stand in ``plain`` as they are, with nothing but white space between them."""
-    find = plain.find
+    offsets = []
     stop = 0
-    return [(start := find(token, stop), stop := start + len(token)) for token in tokens]
+    for length in map(len, tokens):
+        while plain[stop].isspace():
+            stop += 1
+        start, stop = stop, stop + length
+        offsets.append((start, stop))
+    return offsets
 
 
 def _locate_rewritten(tokens: list[str], plain: str) -> list[tuple[int, int]]:
