@@ -1,0 +1,92 @@
+"""Texts of any data file, without their annotation: sentences or paragraphs, as strings.
+
+The format follows from the file's name, or from its first line. What is no known format is read as plain text, one text
+per line, or per cell where lines have tabs.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from elmokit.errors import InputError
+from elmokit.readers.blimp import read_blimp
+from elmokit.readers.conll2003 import read_conll2003
+from elmokit.readers.conll2012 import read_conll2012, read_conll2012_archive
+from elmokit.readers.conllu import read_conllu
+from elmokit.readers.ptb import read_ptb
+from elmokit.readers.snli import read_snli
+from elmokit.readers.squad import read_squad
+from elmokit.readers.sst import read_sst
+from elmokit.readers.wsd import read_wsd
+from elmokit.text.lines import read_lines
+
+COMPRESSED = (".gz", ".xz")
+DATA, KEYS = ".data.xml", ".gold.key.txt"
+
+
+def read_texts(path: str | Path) -> Iterator[str]:
+    """Yield the texts of a data file; .gz and .xz are unpacked."""
+    path = Path(path)
+    lines = read_lines([path])  # raises for a missing file at the call
+    name = path.name.removesuffix(".gz").removesuffix(".xz").lower()
+    first = "" if ".tar" in path.suffixes else next((line.text for line in lines if line.text.strip()), "")
+    for name_pattern, line_pattern, read in FORMATS:
+        if re.search(name_pattern, name) and re.match(line_pattern, first):
+            return read(path)
+    return _read_plain(path)
+
+
+def _read_plain(path: Path) -> Iterator[str]:
+    return (cell for line in read_lines([path]) for cell in line.text.split("\t") if cell.strip())
+
+
+def _join(sentences: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    return (" ".join(tokens) for tokens in sentences)
+
+
+def _read_squad(path: Path) -> Iterator[str]:
+    context = None
+    for question in read_squad(path):
+        if question.context != context:  # the questions of a paragraph follow each other
+            context = question.context
+            yield context
+        yield question.question
+
+
+def _read_wsd(path: Path) -> Iterator[str]:
+    stem = path.name[: path.name.index(DATA)]
+    keys = [path.with_name(f"{stem}{KEYS}{suffix}") for suffix in ("", *COMPRESSED)]
+    found = [one for one in keys if one.exists()]
+    if not found:
+        raise InputError(f"{path}: its keys are missing; expected {keys[0].name} beside it")
+    return _join(sentence.tokens for sentence in read_wsd(path, found[0]))
+
+
+FORMATS: tuple[tuple[str, str, Callable[[Path], Iterator[str]]], ...] = (
+    # (pattern of the name, pattern of the first line, reader)
+    (r"blimp.*\.tar$", "", lambda path: (text for pair in read_blimp(path) for text in (pair.good, pair.bad))),
+    (
+        r"\.tar$",
+        "",
+        lambda path: _join(
+            one.tokens for document in read_conll2012_archive(path, roles=False) for one in document.sentences
+        ),
+    ),
+    (
+        r"\.jsonl$",
+        r'.*"sentence_good"',
+        lambda path: (text for pair in read_blimp(path) for text in (pair.good, pair.bad)),
+    ),
+    (r"\.jsonl$", "", lambda path: (text for pair in read_snli(path) for text in (pair.premise, pair.hypothesis))),
+    (r"\.json$", "", _read_squad),
+    (r"\.data\.xml$", "", _read_wsd),
+    (r"\.conllu$", "", lambda path: _join(sentence.tokens for sentence in read_conllu(path))),
+    (
+        "",
+        r"#begin document ",
+        lambda path: _join(one.tokens for document in read_conll2012(path, roles=False) for one in document.sentences),
+    ),
+    (r"\.conll$", "", lambda path: _join(sentence.tokens for sentence in read_conll2003(path))),
+    (r"\.(ptb|mrg)$", "", lambda path: _join(sentence.tokens for sentence in read_ptb(path))),
+    ("", r"\([0-4] [(\S].*\)$", lambda path: _join(tree.tokens for tree in read_sst(path))),
+)
