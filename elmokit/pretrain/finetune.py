@@ -33,7 +33,7 @@ from elmokit.pretrain.progress import EvaluationStarted, HeldOut, Report
 from elmokit.pretrain.recipe import DataSettings, Positive, Recipe, SoftmaxSettings, TrainingSettings, VocabSettings
 from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import PretrainState
-from elmokit.pretrain.texts import PrepareProgress, find_texts, find_vocab
+from elmokit.pretrain.texts import PrepareProgress, describe_exclusion, find_texts, find_vocab
 from elmokit.runs.checkpoint import load_newest, newest_facts
 from elmokit.runs.claim import claimed
 from elmokit.runs.journal import ignore_entry
@@ -166,6 +166,7 @@ def _tune(
 def _save(source: Source, begin: _Begin, output: Path) -> None:
     name = Path(source[1] if isinstance(source, tuple) else source).resolve().name
     description = f"Fine-tuned from {name} on {begin.corpus.num_tokens:,} tokens of text."
+    description += describe_exclusion(begin.corpus)
     save_language_model(begin.model, begin.vocab, output, options=begin.options, description=description)
 
 

@@ -29,7 +29,7 @@ from elmokit.pretrain.progress import Report
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.resume_check import ResumeKey, check_resume, recipe_key
 from elmokit.pretrain.state import PretrainState
-from elmokit.pretrain.texts import PrepareProgress, find_recorded_texts, find_texts, find_vocab
+from elmokit.pretrain.texts import PrepareProgress, describe_exclusion, find_recorded_texts, find_texts, find_vocab
 from elmokit.runs.checkpoint import newest_facts
 from elmokit.runs.claim import claimed
 from elmokit.runs.journal import ignore_entry
@@ -125,7 +125,7 @@ def _prepare(
 
 
 def _save(state: PretrainState, folder: Path, model: LanguageModel) -> None:
-    description = f"Pretrained on {state.corpus.num_tokens:,} tokens of text."
+    description = f"Pretrained on {state.corpus.num_tokens:,} tokens of text.{describe_exclusion(state.corpus)}"
     save_language_model(model, state.vocab, folder, description=description)
 
 

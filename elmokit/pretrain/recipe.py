@@ -19,6 +19,8 @@ class DataSettings(FrozenConfig):
     train: Patterns = ()
     """Files or globs, ``.gz`` and ``.xz`` too."""
     heldout: Patterns = ()
+    exclude: Patterns = ()
+    """Test sets, as text or data files. Training sentences that they have are left out (`elmokit.text.exclusion`)."""
     tokenized: bool = False
     """Lines are tokens set apart by white space; else they are raw text."""
     split: bool = False

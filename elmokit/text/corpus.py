@@ -11,6 +11,7 @@ are mapped, not read, so memory does not grow with the text. ``elmokit.text.prep
     word_offsets.bin   int64  (W + 1)     where a word begins in words.txt, in bytes
     counts.bin         int64  (W)         how often a word is seen
     char_ids.bin       uint16 (W + 2, C)  the words' character ids, then those of <S> and </S>
+    left_out.tsv       the sentences that were left out, if any were to be: the files that have it, a tab, the sentence
 
 Shapes: N tokens, S sentences, W distinct words, C character ids a word (max_chars).
 """
@@ -34,6 +35,7 @@ WordIds = NDArray[np.uint32]
 
 META_FILE = "corpus.json"
 WORDS_FILE = "words.txt"
+LEFT_OUT_FILE = "left_out.tsv"
 
 
 class Source(FrozenConfig):
@@ -42,6 +44,14 @@ class Source(FrozenConfig):
     name: str
     num_bytes: int
     sha256: str
+
+
+class ExcludedFile(FrozenConfig):
+    """A file whose sentences were left out of a text."""
+
+    source: Source
+    num_left_out: int
+    """Sentences of the text that are in the file or share a run of words with it."""
 
 
 class CorpusSettings(FrozenConfig):
@@ -67,6 +77,9 @@ class CorpusMeta(FrozenConfig):
     num_words: int
     num_cut_words: int
     words_bytes: int
+    excluded: tuple[ExcludedFile, ...] = ()
+    num_left_out: int = 0
+    """Sentences that were left out, each counted once; `LEFT_OUT_FILE` lists them."""
 
     @property
     def arrays(self) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -10,14 +10,18 @@ text. The chance that one of 10^9 training words hits one of 10^7 runs by accide
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elmokit.text.corpus import ExcludedFile, Source
 from elmokit.text.grouping import windows
 
+RULE = 1  # part of a corpus' fingerprint; count up when the rule changes
 RUN_WORDS = 13  # words that are shared by chance hardly ever
 MIN_LETTERS = 40  # letters and digits of a sentence
 TEXTS_AT_ONCE = 4096
@@ -27,6 +31,7 @@ _SENTENCE_ENDS = re.compile(r"(?<=[.!?]) ")
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no word of a run is lost
 
 Hashes = NDArray[np.uint64]
+Lines = TypeVar("Lines")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +64,12 @@ class ExclusionIndex:
             _sorted([file.sentences for file in self.files]), _sorted([file.runs for file in self.files])
         )
 
+    def divide(self, sentences: Sequence[str]) -> tuple[list[str], list["LeftOutSentence"]]:
+        """Return the sentences to keep, and those that a file has."""
+        found = self.find(sentences)
+        kept = [sentence for sentence, files in zip(sentences, found, strict=True) if not files]
+        return kept, [LeftOutSentence(*pair) for pair in zip(sentences, found, strict=True) if pair[1]]
+
     def find(self, sentences: Sequence[str]) -> list[tuple[int, ...]]:
         """Return for each sentence the numbers of the files that have it or share a run with it."""
         texts = _hash_texts(sentences)
@@ -66,11 +77,69 @@ class ExclusionIndex:
         suspects = np.flatnonzero(texts.are_in(self._all))
         found: list[tuple[int, ...]] = [()] * len(sentences)
         if len(suspects):
-            few = _hash_texts([sentences[index] for index in suspects])
+            few = _hash_texts([sentences[index] for index in suspects.tolist()])
             per_file = np.array([few.are_in(file) for file in self.files])
             for column, index in enumerate(suspects.tolist()):
                 found[index] = tuple(np.flatnonzero(per_file[:, column]).tolist())
         return found
+
+
+class LeftOutSentence(NamedTuple):
+    """A sentence that is left out, and the numbers of the files that have it."""
+
+    sentence: str
+    files: tuple[int, ...]
+
+
+class HasLeftOut(Protocol):
+    """A chunk of a text that knows its left-out sentences."""
+
+    @property
+    def left_out(self) -> list[LeftOutSentence]:
+        """The sentences of the chunk that were left out."""
+
+
+Chunk = TypeVar("Chunk", bound=HasLeftOut)
+
+
+class LeftOut:
+    """Sentences that are left out of a text: counted per file, and listed in a file of their own."""
+
+    def __init__(self, path: Path, sources: tuple[Source, ...]) -> None:
+        """Without any ``sources``, nothing is written."""
+        self.sources = sources
+        self.num_sentences = 0
+        self._counts = [0] * len(sources)
+        self._file = path.open("w", encoding="utf-8") if sources else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def track(self, chunks: Iterable[tuple[Lines, Chunk]]) -> Iterator[tuple[Lines, Chunk]]:
+        """Yield the chunks, and note their left-out sentences."""
+        for lines, chunk in chunks:
+            for sentence, files in chunk.left_out:
+                self._add(sentence, files)
+            yield lines, chunk
+
+    def counts(self) -> tuple[ExcludedFile, ...]:
+        """Return the number of left-out sentences per file."""
+        return tuple(
+            ExcludedFile(source=source, num_left_out=count)
+            for source, count in zip(self.sources, self._counts, strict=True)
+        )
+
+    def _add(self, sentence: str, files: tuple[int, ...]) -> None:
+        assert self._file is not None
+        self.num_sentences += 1
+        for file in files:
+            self._counts[file] += 1
+        names = ", ".join(self.sources[file].name for file in files)
+        self._file.write(f"{names}\t{' '.join(sentence.split())}\n")
 
 
 @dataclass(frozen=True)

@@ -6,34 +6,25 @@ appear, and renumbered by count when all are known.
 
 import hashlib
 import json
-import multiprocessing
-import os
-import signal
-import threading
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.atomic import atomic_folder
-from elmokit.errors import ElmokitWarning, InputError, OutputError
+from elmokit.errors import ElmokitWarning, InputError
 from elmokit.text.chars import BOS_WORD, EOS_WORD, MIN_CHARS, encode_words
-from elmokit.text.corpus import META_FILE, WORDS_FILE, Corpus, CorpusMeta, CorpusSettings, Source
+from elmokit.text.chunks import EncodedChunk, encode_in_order, read_chunks
+from elmokit.text.corpus import LEFT_OUT_FILE, META_FILE, WORDS_FILE, Corpus, CorpusMeta, CorpusSettings, Source
+from elmokit.text.exclusion import RULE as EXCLUSION_RULE
+from elmokit.text.exclusion import Exclusion, LeftOut
 from elmokit.text.grouping import windows
 from elmokit.text.lines import STDIN, Line, read_lines
-from elmokit.text.paragraphs import join_wrapped, unwrap
-from elmokit.text.sentences import split_sentences
+from elmokit.text.paragraphs import join_wrapped
 from elmokit.text.tokens import tokenize
 
-CHUNK_CHARS = 1 << 18  # of text, tokenised together
-CHUNKS_AHEAD = 3  # per worker, read before they are needed
 TOKENS_AT_ONCE = 1 << 22
 WORDS_AT_ONCE = 1 << 16
 
@@ -53,6 +44,7 @@ def prepare_corpus(
     progress: Callable[[int], None] | None = None,
     accept: Callable[[str], None] | None = None,
     may_be_gone: bool = False,
+    exclude: Exclusion | None = None,
 ) -> Corpus:
     """Turn text files, plain, .gz or .xz, into a prepared corpus in ``folder``.
 
@@ -66,14 +58,18 @@ def prepare_corpus(
     replaced when the new one is whole. ``accept`` is called before that with the new one's fingerprint, and can
     raise an error. With ``may_be_gone`` a file that is not there any more is taken to be what the folder was prepared
     from, and a warning says so.
+
+    Sentences that ``exclude`` finds are left out, counted per file, and listed in ``left_out.tsv``.
     """
     names, folder = [str(path) for path in _as_list(files)], Path(folder)
-    gone = _gone(names, folder) if may_be_gone else {}
+    excluded_names = list(exclude.files) if exclude is not None else []
+    gone = _gone([*names, *excluded_names], folder) if may_be_gone else {}
     lines = read_lines([name for name in names if name not in gone])
     settings = CorpusSettings(tokenized=tokenized, split=split, wrapped=wrapped, language=language, max_chars=max_chars)
     _check(names, settings, num_workers)
-    sources = tuple(gone.get(name) or _describe(name) for name in names)
-    fingerprint = _fingerprint(sources, settings)
+    read_lines([name for name in excluded_names if name not in gone])  # checks that they exist
+    sources, excluded = (tuple(gone.get(name) or _describe(name) for name in some) for some in (names, excluded_names))
+    fingerprint = _fingerprint(sources, settings, excluded)
     if accept is not None:
         accept(fingerprint)
     if corpus := _open_same(folder, fingerprint):
@@ -82,12 +78,15 @@ def prepare_corpus(
         return corpus
     read_lines(gone)  # refuses them: what is prepared anew must be there
     with atomic_folder(folder, replace=(folder / META_FILE).is_file()) as partial_dir:
-        chunks = _chunks(join_wrapped(lines) if wrapped else lines)
-        encoded = _encode_in_order(chunks, settings, num_workers)
-        words = _write_sentences(partial_dir, encoded, progress)
+        chunks = read_chunks(join_wrapped(lines) if wrapped else lines)
+        index = exclude.build_index() if exclude is not None else None
+        with LeftOut(partial_dir / LEFT_OUT_FILE, excluded) as left_out:
+            encoded = left_out.track(encode_in_order(chunks, settings, index, num_workers))
+            words = _write_sentences(partial_dir, encoded, progress)
         if not words:
-            raise InputError(f"no sentence in {', '.join(names)}; give files that have text")
-        _write_words(partial_dir, words, sources, settings)
+            advice = " and that are not excluded" if left_out.num_sentences else ""
+            raise InputError(f"no sentence in {', '.join(names)}; give files that have text{advice}")
+        _write_words(partial_dir, words, sources, settings, left_out)
     return Corpus.open(folder)
 
 
@@ -95,6 +94,14 @@ def recorded_sources(folder: Path) -> tuple[Source, ...]:
     """The files that a folder was prepared from; none if it holds no intact corpus."""
     try:
         return Corpus.open(folder).meta.sources
+    except InputError:
+        return ()
+
+
+def recorded_exclusion(folder: Path) -> tuple[Source, ...]:
+    """Return the files whose sentences were left out of a folder's corpus; none if it holds no intact corpus."""
+    try:
+        return tuple(file.source for file in Corpus.open(folder).meta.excluded)
     except InputError:
         return ()
 
@@ -138,7 +145,7 @@ def _describe(name: str) -> Source:
 
 def _gone(names: list[str], folder: Path) -> dict[str, Source]:
     """What the folder remembers of those files that are not there any more."""
-    known = {source.name: source for source in recorded_sources(folder)}
+    known = {source.name: source for source in (*recorded_sources(folder), *recorded_exclusion(folder))}
     return {name: known[name] for name in names if name in known and not Path(name).exists()}
 
 
@@ -152,12 +159,14 @@ def _warn_of(gone: list[str], folder: Path) -> None:
     )
 
 
-def _fingerprint(sources: Iterable[Source], settings: CorpusSettings) -> str:
+def _fingerprint(sources: Iterable[Source], settings: CorpusSettings, excluded: Sequence[Source]) -> str:
     # What has no effect must not tell two corpora apart: the language, where text is tokenised; split, where text is
     # wrapped; and wrapped where it is not, as in corpora from before it was known.
     idle = {"language": settings.tokenized, "split": settings.wrapped, "wrapped": not settings.wrapped}
     how = settings.model_dump(exclude={name for name, is_idle in idle.items() if is_idle})
     content = [CorpusMeta.model_fields["format"].default, [source.sha256 for source in sources], how]
+    if excluded:  # only then, so that other corpora keep their fingerprints
+        content.append([EXCLUSION_RULE, sorted({source.sha256 for source in excluded})])
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -170,97 +179,11 @@ def _open_same(folder: Path, fingerprint: str) -> Corpus | None:
     return corpus if corpus.fingerprint == fingerprint else None
 
 
-# From lines to numbers
-
-
-@dataclass(frozen=True)
-class _EncodedChunk:
-    """Sentences as numbers into the chunk's own list of words; small to send between processes."""
-
-    words: list[str]
-    tokens: NDArray[np.uint32]
-    lengths: NDArray[np.uint32]
-
-
-def _chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    chunk: list[Line] = []
-    num_chars = 0
-    for line in lines:
-        chunk.append(line)
-        num_chars += len(line.text) + 1
-        if num_chars >= CHUNK_CHARS:
-            yield chunk
-            chunk, num_chars = [], 0
-    if chunk:
-        yield chunk
-
-
-def _encode(texts: list[str], settings: CorpusSettings) -> _EncodedChunk:
-    ids: dict[str, int] = {}
-    tokens: list[int] = []
-    lengths: list[int] = []
-    for text in texts:
-        for sentence in _sentences(text, settings):
-            words = sentence.split() if settings.tokenized else tokenize(sentence, language=settings.language)
-            if words:
-                lengths.append(len(words))
-                tokens.extend([ids.setdefault(word, len(ids)) for word in words])
-    return _EncodedChunk(list(ids), np.array(tokens, dtype=np.uint32), np.array(lengths, dtype=np.uint32))
-
-
-def _sentences(text: str, settings: CorpusSettings) -> list[str]:
-    if settings.wrapped:
-        text = unwrap(text)
-    return split_sentences(text, language=settings.language) if settings.split or settings.wrapped else [text]
-
-
-def _encode_in_order(
-    chunks: Iterable[list[Line]], settings: CorpusSettings, num_workers: int
-) -> Iterator[tuple[list[Line], _EncodedChunk]]:
-    chunks = iter(chunks)
-    first = list(islice(chunks, 2))
-    if num_workers == 1 or len(first) < 2:  # for one chunk, processes are not worth their start
-        for chunk in chain(first, chunks):
-            yield chunk, _encode([line.text for line in chunk], settings)
-        return
-    # Spawned, not forked: the caller may have threads (torch has), and a fork can hang on them.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(num_workers, mp_context=context, initializer=_start_worker)
-    pending: deque[tuple[list[Line], Future[_EncodedChunk]]] = deque()
-    try:
-        for chunk in chain(first, chunks):
-            pending.append((chunk, pool.submit(_encode, [line.text for line in chunk], settings)))
-            if len(pending) > num_workers * CHUNKS_AHEAD:  # a bound on what is in memory
-                oldest, result = pending.popleft()
-                yield oldest, result.result()
-        for waiting, result in pending:
-            yield waiting, result.result()
-    except BrokenProcessPool:
-        raise OutputError(
-            f"one of {num_workers} worker processes was ended, perhaps for want of memory; take fewer workers"
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end when the parent ends, even if it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
 # From numbers to files
 
 
 def _write_sentences(
-    folder: Path, encoded: Iterable[tuple[list[Line], _EncodedChunk]], progress: Callable[[int], None] | None
+    folder: Path, encoded: Iterable[tuple[list[Line], EncodedChunk]], progress: Callable[[int], None] | None
 ) -> list[str]:
     """Write the sentences, their words numbered as they first appear; return the words."""
     ids: dict[str, int] = {}
@@ -294,11 +217,13 @@ def _check_no_boundary(lines: list[Line], words: list[str]) -> None:
             )
 
 
-def _write_words(folder: Path, words: list[str], sources: tuple[Source, ...], settings: CorpusSettings) -> None:
+def _write_words(
+    folder: Path, words: list[str], sources: tuple[Source, ...], settings: CorpusSettings, left_out: LeftOut
+) -> None:
     """Write what follows once all words are known, and the description."""
     words, counts = _renumber(folder, words)
     meta = CorpusMeta(
-        fingerprint=_fingerprint(sources, settings),
+        fingerprint=_fingerprint(sources, settings, left_out.sources),
         settings=settings,
         sources=sources,
         num_tokens=int(counts.sum()),
@@ -306,8 +231,11 @@ def _write_words(folder: Path, words: list[str], sources: tuple[Source, ...], se
         num_words=len(words),
         num_cut_words=_write_spellings(folder, words, settings.max_chars),
         words_bytes=_size(folder / WORDS_FILE, "u1"),
+        excluded=left_out.counts(),
+        num_left_out=left_out.num_sentences,
     )
-    (folder / META_FILE).write_text(meta.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    unused = None if left_out.sources else {"excluded", "num_left_out"}
+    (folder / META_FILE).write_text(meta.model_dump_json(indent=2, exclude=unused) + "\n", encoding="utf-8")
 
 
 def _renumber(folder: Path, words: list[str]) -> tuple[list[str], NDArray[np.int64]]:

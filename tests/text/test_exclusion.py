@@ -1,12 +1,19 @@
 """Decontamination against brute force over strings."""
 
+import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from elmokit.errors import ElmokitWarning, InputError
+from elmokit.text import chunks
+from elmokit.text.corpus import Corpus
 from elmokit.text.exclusion import MIN_LETTERS, RUN_WORDS, Exclusion, normalize_words
+from elmokit.text.preparation import prepare_corpus
 
 LONG = "The quick brown fox jumps over the lazy dog near the old river bank."
 
@@ -93,3 +100,75 @@ def test_no_sentences_and_no_files_are_no_error() -> None:
     assert find([], [LONG]) == []
     assert find([LONG]) == [()]
     assert find([LONG], []) == [()]
+
+
+OTHERS = ["A stone is here.", "Some other words are in this line."]
+
+
+def prepare(folder: Path, lines: Sequence[str], *, files: dict[str, list[str]] | None = None, **options: Any) -> Corpus:
+    (folder / "train.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    exclude = None
+    if files is not None:
+        for name, texts in files.items():
+            (folder / name).write_text("\n".join(texts), "utf-8")
+        exclude = Exclusion(
+            tuple(str(folder / name) for name in files), lambda name: Path(name).read_text("utf-8").splitlines()
+        )
+    return prepare_corpus([folder / "train.txt"], folder / "corpus", exclude=exclude, **options)
+
+
+def test_a_prepared_text_has_no_excluded_sentence_and_says_which_file_had_it(tmp_path: Path) -> None:
+    files = {"a.txt": [LONG], "b.txt": ["nothing"], "c.txt": [LONG.upper(), "x"]}
+    corpus = prepare(tmp_path, [OTHERS[0], LONG, OTHERS[1], f"Well, {LONG}"], files=files)
+    (tmp_path / "alone").mkdir()
+    alone = prepare(tmp_path / "alone", OTHERS)
+    assert corpus.num_sentences == alone.num_sentences == 2
+    assert np.array_equal(corpus.tokens, alone.tokens)
+    assert corpus.word_counts() == alone.word_counts()
+    assert [file.num_left_out for file in corpus.meta.excluded] == [2, 0, 2]
+    assert corpus.meta.num_left_out == 2
+    lines = (tmp_path / "corpus" / "left_out.tsv").read_text("utf-8").splitlines()
+    assert [line.split("\t")[1] for line in lines] == [LONG, f"Well, {LONG}"]
+    assert lines[0].startswith(f"{tmp_path / 'a.txt'}, {tmp_path / 'c.txt'}\t")
+
+
+def test_workers_leave_out_the_same_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_CHARS", 300)
+    lines = [f"{LONG} {number}" if number % 3 else f"Line {number} is short." for number in range(60)]
+    one = prepare(tmp_path, lines, files={"a.txt": [LONG]})
+    (tmp_path / "two").mkdir()
+    two = prepare(tmp_path / "two", lines, files={"a.txt": [LONG]}, num_workers=2)
+    assert one.num_sentences == two.num_sentences == 20
+    assert np.array_equal(one.tokens, two.tokens)
+    assert one.meta.num_left_out == two.meta.num_left_out == 40
+
+
+def test_only_an_exclusion_changes_the_fingerprint(tmp_path: Path) -> None:
+    plain = prepare(tmp_path, [*OTHERS, LONG])
+    assert (
+        json.loads((tmp_path / "corpus" / "corpus.json").read_text("utf-8"))
+        .keys()
+        .isdisjoint({"excluded", "num_left_out"})
+    )
+    without = prepare(tmp_path, [*OTHERS, LONG], files={"a.txt": [LONG]})
+    other = prepare(tmp_path, [*OTHERS, LONG], files={"a.txt": ["other"]})
+    again = prepare(tmp_path, [*OTHERS, LONG], files={"b.txt": [LONG]})
+    assert len({plain.fingerprint, without.fingerprint, other.fingerprint}) == 3
+    assert again.fingerprint == without.fingerprint
+
+
+def test_a_test_set_that_is_gone_is_taken_as_it_was(tmp_path: Path) -> None:
+    files = {"a.txt": [LONG]}
+    before = prepare(tmp_path, [*OTHERS, LONG], files=files)
+    exclude = Exclusion((str(tmp_path / "a.txt"),), lambda _: [LONG])
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(InputError, match=r"a\.txt: no such file"):
+        prepare_corpus([tmp_path / "train.txt"], tmp_path / "corpus", exclude=exclude)
+    with pytest.warns(ElmokitWarning, match=r"a\.txt is not there any more"):
+        again = prepare_corpus([tmp_path / "train.txt"], tmp_path / "corpus", exclude=exclude, may_be_gone=True)
+    assert again.fingerprint == before.fingerprint
+
+
+def test_a_text_that_is_excluded_as_a_whole_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give files that have text and that are not excluded"):
+        prepare(tmp_path, [LONG], files={"a.txt": [LONG]})

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from elmokit.errors import ElmokitWarning, InputError, OutputError
-from elmokit.text import preparation
+from elmokit.text import chunks, preparation
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
 
@@ -78,7 +78,8 @@ def test_blocks_and_workers_make_no_difference(tmp_path: Path, monkeypatch: pyte
     lines = (f"Line {i} has w{i % 7}, w{i % 11} and “w{i * i % 100}”." for i in range(500))
     path = write(tmp_path / "a.txt", "\n".join(lines))
     prepare_corpus([path], tmp_path / "whole")
-    for name, size in [("CHUNK_CHARS", 500), ("TOKENS_AT_ONCE", 100), ("WORDS_AT_ONCE", 7)]:
+    monkeypatch.setattr(chunks, "CHUNK_CHARS", 500)
+    for name, size in [("TOKENS_AT_ONCE", 100), ("WORDS_AT_ONCE", 7)]:
         monkeypatch.setattr(preparation, name, size)
     prepare_corpus([path], tmp_path / "blocks")
     prepare_corpus([path], tmp_path / "workers", num_workers=2)
@@ -87,7 +88,7 @@ def test_blocks_and_workers_make_no_difference(tmp_path: Path, monkeypatch: pyte
 
 
 def test_progress_counts_the_characters_of_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparation, "CHUNK_CHARS", 5)
+    monkeypatch.setattr(chunks, "CHUNK_CHARS", 5)
     done: list[int] = []
     prepare_corpus([write(tmp_path / "a.txt", "a é\nbcd\ne\n")], tmp_path / "corpus", progress=done.append)
     assert done == [8, 10]
@@ -234,7 +235,7 @@ def test_a_pipe_is_refused_because_text_is_read_twice(tmp_path: Path) -> None:
 
 def test_a_short_text_is_prepared_without_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text("a short text\n")
-    monkeypatch.setattr(preparation, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(chunks, "ProcessPoolExecutor", None)
     assert prepare_corpus([tmp_path / "a.txt"], tmp_path / "out", num_workers=8).num_tokens == 3
 
 

@@ -1,0 +1,55 @@
+"""Texts of every data format, found by name or content."""
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+from elmokit.errors import InputError
+from elmokit.readers.plain_text import read_texts
+
+FILES: dict[str, tuple[str, list[str]]] = {
+    "notes.txt": ("One line.\n\nAnother\n", ["One line.", "Another"]),
+    "gap.tsv": ("id-1\tAda saw Bo.\t7\n", ["id-1", "Ada saw Bo.", "7"]),
+    "a.conll": ("Ada B-PER\nslept O\n\nBo B-PER\n", ["Ada slept", "Bo"]),
+    "b.conll": ("#begin document (a); part 000\na 0 0 Ada NNP * - - - - * -\n\n#end document\n", ["Ada"]),
+    "c.v4_gold_conll": ("#begin document (a); part 000\na 0 0 Ada NNP * - - - - * -\n\n#end document\n", ["Ada"]),
+    "d.conllu": ("1\tAda\tAda\tPROPN\tNNP\t_\t0\troot\t_\t_\n\n", ["Ada"]),
+    "snli.jsonl": ('{"gold_label": "-", "sentence1": "Ada", "sentence2": "Bo"}\n', ["Ada", "Bo"]),
+    "blimp.jsonl": (
+        '{"UID": "u", "linguistics_term": "t", "sentence_good": "Good.", "sentence_bad": "Bad."}\n',
+        ["Good.", "Bad."],
+    ),
+    "squad.json": (
+        '{"data": [{"paragraphs": [{"context": "A text.", "qas": [{"id": "0", "question": "Who?", "answers": []},'
+        ' {"id": "1", "question": "What?", "answers": []}]}]}]}',
+        ["A text.", "Who?", "What?"],
+    ),
+    "sst.txt": ("(3 (2 It) (4 rose))\n", ["It rose"]),
+    "trees.ptb": ("(TOP (S (NP (PRP It)) (VP (VBD rose))))\n", ["It rose"]),
+    "brackets.txt": ("(Reuters) It rose.\n", ["(Reuters) It rose."]),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_texts_come_without_annotation(tmp_path: Path, name: str, is_packed: bool) -> None:
+    content, expected = FILES[name]
+    path = tmp_path / (f"{name}.xz" if is_packed else name)
+    path.write_bytes(lzma.compress(content.encode()) if is_packed else content.encode())
+    assert list(read_texts(path)) == expected
+
+
+def test_word_senses_need_their_keys_beside_them(tmp_path: Path) -> None:
+    path = tmp_path / "toy.data.xml"
+    instance = '<instance id="d0.s0.t0" lemma="river" pos="NOUN">river</instance>'
+    path.write_text(f'<corpus><text><sentence><wf lemma="the" pos="DET">The</wf>{instance}</sentence></text></corpus>')
+    with pytest.raises(InputError, match=r"toy\.data\.xml: its keys are missing; expected toy\.gold\.key\.txt"):
+        list(read_texts(path))
+    (tmp_path / "toy.gold.key.txt").write_text("d0.s0.t0 river%1:17:00::\n")
+    assert list(read_texts(path)) == ["The river"]
+
+
+def test_a_missing_file_is_an_error_at_the_call(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_texts(tmp_path / "absent.txt")
