@@ -1,22 +1,26 @@
-"""How scored sentences look: a table on a terminal, tab-separated elsewhere, JSON for machines."""
+"""Display of scored sentences: a table on a terminal, tab-separated elsewhere, or JSON."""
 
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import typer
 
+from elmokit.cli.printing import printable
+
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from elmokit.score.perplexity import Perplexity
     from elmokit.score.scoring import Candidate, Place, SentenceScore
+    from elmokit.score.totals import DirectionTotals, ScoreTotals
 
 View = Literal["sentences", "tokens", "places", "json"]
 SIDES = ("forward", "backward", "both")
-DIGITS = 6  # after the point, as far as float32 means something
+DIGITS = 6  # after the decimal point, about the precision of float32
 
 SENTENCE_NUMBERS = (
     *("end_logprob", "start_logprob", "forward_total", "backward_total"),
@@ -31,7 +35,7 @@ HEADINGS = {
 
 @dataclass(frozen=True, eq=False)
 class ScoredLine:
-    """A sentence, the number of its line, its score, and the likeliest words in its places if they were asked for."""
+    """A scored sentence: the number of its line, its score, and the likeliest words in its places, if requested."""
 
     line: int
     score: "SentenceScore"
@@ -39,26 +43,33 @@ class ScoredLine:
 
 
 class Display(Protocol):
-    """Prints sentences as they come."""
+    """Prints sentences one by one."""
 
     def show(self, scored: ScoredLine) -> None:
         """Print a sentence."""
 
 
+def choose_view(*, tokens: bool, places: bool, as_json: bool) -> View:
+    """Return the view that the options of ``score`` ask for."""
+    if as_json:
+        return "json"
+    return "places" if places else "tokens" if tokens else "sentences"
+
+
 def display_for(view: View) -> Display:
-    """What prints this view where standard output goes."""
+    """Return the display of a view for stdout: a terminal, or a pipe."""
     if view == "json":
         return JsonLines()
     return Tables(view) if sys.stdout.isatty() else TabSeparated(view)
 
 
 class JsonLines:
-    """All there is, an object a line."""
+    """Prints one object per line, with all numbers."""
 
     def show(self, scored: ScoredLine) -> None:
         """Print a sentence."""
         score = scored.score
-        said: dict[str, Any] = {
+        record: dict[str, Any] = {
             "line": scored.line,
             "tokens": score.tokens,
             "unknown": score.unknown.tolist(),
@@ -67,18 +78,18 @@ class JsonLines:
             **{name: round(getattr(score, name), DIGITS) for name in SENTENCE_NUMBERS},
         }
         if scored.places is not None:
-            said["places"] = [
+            record["places"] = [
                 {
                     side: [{"word": one.word, "logprob": round(one.logprob, DIGITS)} for one in getattr(place, side)]
                     for side in SIDES
                 }
                 for place in scored.places
             ]
-        typer.echo(json.dumps(said, ensure_ascii=False))
+        typer.echo(json.dumps(record, ensure_ascii=False))
 
 
 class TabSeparated:
-    """A view as text for other programs."""
+    """Prints tab-separated rows with a heading."""
 
     def __init__(self, view: View) -> None:
         self._rows = {"sentences": _sentence_row, "tokens": _token_rows, "places": _place_rows}[view]
@@ -102,7 +113,10 @@ def _token_rows(scored: ScoredLine) -> Iterator[Sequence[str]]:
 
 
 def _steps(score: "SentenceScore") -> Iterator[tuple[str, str, str, bool]]:
-    """Every place with its two log-probabilities, from ``<S>``, which backward predicts, to ``</S>``, which forward."""
+    """Yield every token and its two log-probabilities.
+
+    The first is ``<S>``, which only backward predicts; the last is ``</S>``, which only forward predicts.
+    """
     from elmokit.text.chars import BOS_WORD, EOS_WORD
 
     yield BOS_WORD, "", f"{score.start_logprob:.4f}", False
@@ -113,7 +127,7 @@ def _steps(score: "SentenceScore") -> Iterator[tuple[str, str, str, bool]]:
 
 
 def _place_rows(scored: ScoredLine) -> Iterator[Sequence[str]]:
-    # The first place is 1 here as among all steps, where 0 is the boundary.
+    # Places count from 1, as in the view of tokens, where 0 is the boundary.
     for number, place in enumerate(scored.places or (), start=1):
         ranked = zip(*(getattr(place, side) for side in SIDES), strict=True)
         for rank, candidates in enumerate(ranked, start=1):
@@ -122,7 +136,7 @@ def _place_rows(scored: ScoredLine) -> Iterator[Sequence[str]]:
 
 
 class Tables:
-    """A view for a person: a line a sentence, or a table a sentence."""
+    """Prints one line or one table per sentence, for people."""
 
     def __init__(self, view: View) -> None:
         from rich.console import Console
@@ -178,7 +192,7 @@ class Tables:
 
 
 def _sentence_text(score: "SentenceScore") -> "Text":
-    """The sentence, with words that the vocabulary lacks less bright."""
+    """Return the sentence, with out-of-vocabulary words dimmed."""
     text = _text("")
     for token, is_unknown in zip(score.tokens, score.unknown.tolist(), strict=True):
         text.append_text(_text(token, is_dim=is_unknown)).append(" ")
@@ -190,12 +204,75 @@ def _likely(candidate: "Candidate") -> str:
 
 
 def _text(content: str, *, is_dim: bool = False) -> "Text":
-    """Text as it is, without what would move the cursor or change the terminal."""
     from rich.text import Text
 
-    safe = "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in content)
-    return Text(safe, style="dim" if is_dim else "")
+    return Text(printable(content), style="dim" if is_dim else "")
 
 
 def _rounded(numbers: list[float]) -> list[float]:
     return [round(number, DIGITS) for number in numbers]
+
+
+def print_totals(totals: "ScoreTotals", *, as_json: bool) -> None:
+    """Print totals with and without out-of-vocabulary words."""
+    directions = {"forward": totals.forward, "backward": totals.backward}
+    if as_json:
+        record: dict[str, Any] = {
+            "sentences": totals.num_sentences,
+            "tokens": totals.num_tokens,
+            "oov": totals.num_oov,
+            "perplexity": round(totals.perplexity, DIGITS),
+            "perplexity_without_oov": round(totals.perplexity_without_oov, DIGITS),
+        }
+        for name, sums in directions.items():
+            record |= {f"{name}_{key}": round(value, DIGITS) for key, value in _direction_numbers(sums).items()}
+        typer.echo(json.dumps(record))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("total", no_wrap=True)
+    for heading in ("log10", "perplexity", "log10 w/o OOV", "perplexity w/o OOV"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, sums in directions.items():
+        table.add_row(name, *(f"{number:,.2f}" for number in _direction_numbers(sums).values()))
+    table.add_row("geometric mean", "", f"{totals.perplexity:,.2f}", "", f"{totals.perplexity_without_oov:,.2f}")
+    console = Console(highlight=False)
+    if sys.stdout.isatty():
+        console.print()
+    console.print(table)
+    console.print(
+        f"{totals.num_sentences:,} sentences, {totals.num_tokens:,} tokens, {totals.num_oov:,} out-of-vocabulary"
+    )
+
+
+def _direction_numbers(sums: "DirectionTotals") -> dict[str, float]:
+    return {
+        "log10": sums.log10,
+        "perplexity": sums.perplexity,
+        "log10_without_oov": sums.log10_without_oov,
+        "perplexity_without_oov": sums.perplexity_without_oov,
+    }
+
+
+def print_perplexities(measured: "Mapping[Any, Perplexity]", *, as_json: bool) -> None:
+    """Print one row or one JSON object per state."""
+    if as_json:
+        for state, one in measured.items():
+            means = {"arithmetic_mean": one.arithmetic_mean, "geometric_mean": one.geometric_mean}
+            typer.echo(json.dumps({"state": state, **asdict(one), "unknown_share": one.unknown_share, **means}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("state", no_wrap=True)
+    for heading in ("forward", "backward", "mean", "geometric mean", "targets", "unknown"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for state, one in measured.items():
+        numbers = (one.forward, one.backward, one.arithmetic_mean, one.geometric_mean)
+        table.add_row(
+            state, *(f"{number:,.2f}" for number in numbers), f"{one.num_targets:,}", f"{one.unknown_share:.1%}"
+        )
+    Console(highlight=False).print(table)

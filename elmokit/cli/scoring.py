@@ -1,10 +1,11 @@
-"""Verbs that say how likely a text is: perplexity, score."""
+"""Verbs score and perplexity."""
 
-import json
+import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -27,7 +28,7 @@ from elmokit.cli.options import (
     num_workers,
 )
 from elmokit.cli.options import State as StateOption
-from elmokit.cli.score_display import ScoredLine, display_for
+from elmokit.cli.score_display import ScoredLine, choose_view, display_for, print_perplexities, print_totals
 from elmokit.errors import InputError
 from elmokit.weights.bundled import EN_SMALL
 
@@ -39,21 +40,27 @@ if TYPE_CHECKING:
 
 STATES: "tuple[State, ...]" = ("reset", "warm", "carry")
 NUM_SPECIALS = 3
-WORDS_AT_ONCE = 4096  # of text: enough to make good batches, few enough to be seen soon
+WINDOW_WORDS = 4096  # enough for efficient batches, few enough to show results soon
 
 SCORE_EPILOG = """\b
-What is printed. Lines are counted from 0 over all inputs; blank ones are
-left out. Log-probabilities are natural ones, over the whole vocabulary.
-  on a terminal  a table, cut to its width
-  in a pipe      the same, whole, with tabs between, and a heading
-  --json         an object a line with all there is: line, tokens, unknown,
+Output. Lines are counted from 0 over all inputs; blank lines are skipped.
+Log-probabilities are natural logarithms, over the whole vocabulary.
+  on a terminal  a table, cut to its width, then the totals
+  in a pipe      tab-separated, with a heading
+  --json         one object per sentence: line, tokens, unknown,
                  forward_logprobs, backward_logprobs, end_logprob,
                  start_logprob, forward_total, backward_total,
                  forward_perplexity, backward_perplexity, perplexity;
                  with --top-k also places
+  --totals       sums over all sentences, with and without
+                 out-of-vocabulary words, as KenLM's query prints them
+  --nbest        every line of a Moses n-best list
+                 (id ||| hypothesis ||| ...) with one more field: the mean of
+                 both directions' log-probabilities, to base 10
 
-The perplexity is that of both directions, their geometric mean. A token that the
-vocabulary lacks is scored as <UNK>."""
+The perplexity of a sentence is the geometric mean of both directions. Out-of-vocabulary words are scored as <UNK>.
+
+From a pipe or a terminal (-), each line is answered before the next one is read."""
 
 
 @verb(app)
@@ -91,7 +98,7 @@ def perplexity(
     check_model_folder(model)
     from elmokit.cli.progress import preparation_progress, show_progress
 
-    found: dict[State, Perplexity] = {}
+    measured: dict[State, Perplexity] = {}
     with show_progress("loading the model") as shown, tempfile.TemporaryDirectory(prefix="elmokit-") as folder:
         from elmokit.score.perplexity import measure
         from elmokit.score.saved_lm import load_language_model
@@ -113,12 +120,12 @@ def perplexity(
         )
         for one in STATES if all_states else (state or "warm",):
             shown.begin(f"measuring {min(corpus.num_tokens, max_tokens or corpus.num_tokens):,} tokens, state {one}")
-            found[one] = measure(
+            measured[one] = measure(
                 loaded.model, corpus, loaded.vocab, state=one, warm=loaded.start_state, max_tokens=max_tokens
             )
-    _print_perplexities(found, as_json=as_json)
-    if "carry" in found:
-        _warn_of_short_rows(found["carry"].num_targets)
+    print_perplexities(measured, as_json=as_json)
+    if "carry" in measured:
+        _warn_of_short_rows(measured["carry"].num_targets)
 
 
 @verb(app, epilog=SCORE_EPILOG)
@@ -133,48 +140,120 @@ def score(
     top_k: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Print the N likeliest words in every token's place.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a sentence.")] = False,
+    totals: Annotated[bool, typer.Option("--totals", help="Print the totals of all sentences instead.")] = False,
+    nbest: Annotated[
+        bool, typer.Option("--nbest", help="Rescore a Moses n-best list of tokenized hypotheses.")
+    ] = False,
+    best: Annotated[bool, typer.Option("--best", help="With --nbest: print only the best hypothesis per id.")] = False,
+    lm_weight: Annotated[
+        float | None,
+        typer.Option(metavar="W", help="With --best: rank by the list's total plus W times the new score."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per sentence.")] = False,
 ) -> None:
-    """Say how likely each line of a text is.
+    """Print the log-probability of each line of a text.
 
-    A line is a sentence. It is read from the left and from the right.
+    A line is one sentence. It is scored from the left and from the right.
     """
     if tokens and top_k is not None and not as_json:
         raise InputError("--tokens and --top-k are two tables; choose one, or --json, which has both")
+    _check_nbest(nbest=nbest, best=best, lm_weight=lm_weight, others=tokens or totals or as_json or top_k is not None)
     check_model_folder(model)
-    from elmokit.score.scoring import Scorer
-    from elmokit.text.lines import STDIN, find_inputs, read_lines
+    from elmokit.cli.progress import show_progress
+
+    with show_progress("loading the model", has_output=not totals) as shown:
+        from elmokit.score.scoring import Scorer
+        from elmokit.text.lines import find_inputs, read_lines
+
+        paths = find_inputs(files)
+        lines = read_lines(paths)
+        split = _splitter(language, tokenized=tokenized)
+        scorer = Scorer.from_pretrained(model, state=state)
+        shown.begin("scoring", unit="sentences", work_unit="words")
+        window_words = 1 if _is_answered_line_by_line(paths) else WINDOW_WORDS
+        if nbest:
+            _print_nbest(scorer, lines, window_words=window_words, only_best=best, lm_weight=lm_weight)
+            return
+        _check_top_k(top_k, num_words=len(scorer.vocab) - NUM_SPECIALS)
+        from elmokit.score.totals import ScoreTotals
+
+        sums = ScoreTotals()
+        display = None if totals else display_for(choose_view(tokens=tokens, places=bool(top_k), as_json=as_json))
+        for scored in _scored(scorer, _sentences(lines, split), window_words=window_words, top_k=top_k):
+            sums.add(scored.score)
+            if display is not None:
+                display.show(scored)
+            shown.update(sums.num_sentences, work=sums.num_tokens)
+    if not sums.num_sentences:
+        say("warning: no sentences in the input")
+    elif totals or (sys.stdout.isatty() and not as_json):
+        print_totals(sums, as_json=as_json)
+
+
+def _check_nbest(*, nbest: bool, best: bool, lm_weight: float | None, others: bool) -> None:
+    if best and not nbest:
+        raise InputError("--best chooses among the hypotheses of an n-best list; add --nbest")
+    if lm_weight is not None and not best:
+        raise InputError("--lm-weight ranks the hypotheses of an n-best list; add --nbest --best")
+    if nbest and others:
+        raise InputError("--nbest prints the lines of the list; leave out --tokens, --top-k, --totals and --json")
+
+
+def _check_top_k(top_k: int | None, *, num_words: int) -> None:
+    if top_k is not None and top_k > num_words:
+        raise InputError(f"--top-k {top_k}; expected at most {num_words:,}, the words of the model")
+
+
+def _splitter(language: str, *, tokenized: bool) -> Callable[[str], list[str]]:
+    """Return the function that turns a line into tokens. An unknown language raises before the model is loaded."""
     from elmokit.text.tokens import tokenize
 
-    paths = find_inputs(files)
-    lines = read_lines(paths)
-    split = str.split if tokenized else lambda text: tokenize(text, language=language)
-    split("")  # refuses an unknown language before the model is loaded
-    scorer = Scorer.from_pretrained(model, state=state)
-    num_words = len(scorer.vocab) - NUM_SPECIALS
-    if top_k is not None and top_k > num_words:
-        raise InputError(f"--top-k {top_k}; the model knows {num_words:,} words, take fewer")
-    # Who types sentences wants each answered.
-    at_once = 1 if STDIN in paths and sys.stdin.isatty() else WORDS_AT_ONCE
-    display = display_for("json" if as_json else "places" if top_k else "tokens" if tokens else "sentences")
-    for scored in _scored(scorer, _sentences(lines, split), at_once=at_once, top_k=top_k):
-        display.show(scored)
+    if tokenized:
+        return str.split
+    tokenize("", language=language)
+    return lambda text: tokenize(text, language=language)
+
+
+def _is_answered_line_by_line(paths: list[str]) -> bool:
+    """Return True if standard input is read and is no file: whoever writes there may wait for each answer."""
+    from elmokit.text.lines import STDIN
+
+    if STDIN not in paths:
+        return False
+    try:
+        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except OSError:  # replaced by an object without a file
+        return False
+
+
+def _print_nbest(
+    scorer: "Scorer", lines: "Iterator[Line]", *, window_words: int, only_best: bool, lm_weight: float | None
+) -> None:
+    from elmokit.score.nbest import best_per_id, read_nbest, rescore
+
+    rescored = rescore(scorer, read_nbest(lines), window_words=window_words)
+    num_printed = 0
+    for one in best_per_id(rescored, lm_weight=lm_weight) if only_best else rescored:
+        typer.echo(one.line)
+        num_printed += 1
+    if not num_printed:
+        say("warning: no hypotheses in the input")
 
 
 def _sentences(lines: "Iterable[Line]", split: Callable[[str], list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """The tokens of every line that has any, and its number."""
+    """Yield the number and the tokens of every line that has any."""
     for number, line in enumerate(lines):
         if tokens := split(line.text):
             yield number, tokens
 
 
 def _scored(
-    scorer: "Scorer", sentences: Iterable[tuple[int, list[str]]], *, at_once: int, top_k: int | None
+    scorer: "Scorer", sentences: Iterable[tuple[int, list[str]]], *, window_words: int, top_k: int | None
 ) -> Iterator[ScoredLine]:
-    """Score sentences, some ``at_once`` words at a time."""
-    for window in _windows(sentences, at_once):
+    """Score sentences, some ``window_words`` words at a time."""
+    for window in _windows(sentences, window_words):
         texts = [tokens for _, tokens in window]
-        # The specials are asked for too, since they are hidden afterwards.
+        # The special words are predicted too, and then left out.
         places = scorer.predict(texts, top_k=top_k + NUM_SPECIALS) if top_k else [None] * len(texts)
         for (number, _), score, found in zip(window, scorer.score(texts), places, strict=True):
             yield ScoredLine(number, score, found and [_without_specials(place, top_k) for place in found])
@@ -202,32 +281,11 @@ def _windows(sentences: Iterable[tuple[int, list[str]]], num_words: int) -> Iter
         yield window
 
 
-def _print_perplexities(found: "dict[State, Perplexity]", *, as_json: bool) -> None:
-    if as_json:
-        for state, one in found.items():
-            means = {"arithmetic_mean": one.arithmetic_mean, "geometric_mean": one.geometric_mean}
-            typer.echo(json.dumps({"state": state, **asdict(one), "unknown_share": one.unknown_share, **means}))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("state", no_wrap=True)
-    for heading in ("forward", "backward", "mean", "geometric mean", "targets", "unknown"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for state, one in found.items():
-        numbers = (one.forward, one.backward, one.arithmetic_mean, one.geometric_mean)
-        table.add_row(
-            state, *(f"{number:,.2f}" for number in numbers), f"{one.num_targets:,}", f"{one.unknown_share:.1%}"
-        )
-    Console(highlight=False).print(table)
-
-
 def _warn_of_short_rows(num_targets: int) -> None:
     from elmokit.score.perplexity import NUM_ROWS, WARM_UP_STEPS
 
     if num_targets < NUM_ROWS * WARM_UP_STEPS:
         say(
-            f"warning: under carry {num_targets:,} targets in {NUM_ROWS} rows are {num_targets / NUM_ROWS:.1f} a row, "
-            f"few for a state to be carried; take a text of {NUM_ROWS * WARM_UP_STEPS:,} or more, or another state"
+            f"warning: state carry has {num_targets:,} targets in {NUM_ROWS} rows, {num_targets / NUM_ROWS:.1f} per "
+            f"row, too few to carry a state; use {NUM_ROWS * WARM_UP_STEPS:,} targets or more, or another state"
         )

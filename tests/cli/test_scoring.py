@@ -3,6 +3,7 @@
 import inspect
 import io
 import json
+import math
 import os
 import signal
 import subprocess
@@ -94,7 +95,7 @@ def test_split_makes_sentences_of_paragraphs(folder, model, capfd):
 def test_carry_on_a_short_text_is_warned_of(model, capfd):
     assert cli.run(["perplexity", model, "text.txt", "--tokenized", "--state", "carry"]) == 0
     err = capfd.readouterr().err
-    assert err.startswith("elmokit: warning: under carry 140 targets in 256 rows")
+    assert err.startswith("elmokit: warning: state carry has 140 targets in 256 rows")
     assert err.count("\n") == 1
 
 
@@ -179,7 +180,7 @@ def test_a_terminal_shows_a_line_a_sentence_in_80_columns(folder, model, monkeyp
     (folder / "a.txt").write_text("the fish \x1b[31m were fast\n" + "the river " * 50 + "\n")
     lines = run_on_terminal(["score", "a.txt", "-m", model, "--tokenized"], monkeypatch)
     assert lines[1].split() == ["line", "perplexity", "forward", "backward", "unknown", "sentence"]
-    assert len(lines) == 4
+    assert lines[4:6] == ["", "total             log10  perplexity  log10 w/o OOV  perplexity w/o OOV"]
     assert max(map(len, lines)) <= 80
     assert lines[3].rstrip().endswith("…")
     assert "the fish \N{REPLACEMENT CHARACTER}[31m were fast" in lines[2]  # no text can change the terminal
@@ -194,6 +195,76 @@ def test_a_terminal_shows_a_table_a_sentence(model, monkeypatch, option, heading
     assert " ".join(lines[1].split()).startswith(heading)
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("line ") for line in lines) == len(SENTENCES)
+
+
+def start_score(*args: str, **options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "elmokit", "score", *args]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, **options)
+
+
+@pytest.mark.long
+def test_score_answers_each_line_of_a_pipe_before_the_next(model):
+    process = start_score("-", "-m", model, "--tokenized", "--json", stdin=subprocess.PIPE)
+    for number, sentence in enumerate(SENTENCES[:3]):
+        process.stdin.write(" ".join(sentence) + "\n")
+        process.stdin.flush()
+        answer = json.loads(process.stdout.readline())  # hangs if it waits for more input
+        assert (answer["line"], answer["tokens"]) == (number, sentence)
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+    process.stdout.close()
+
+
+def test_totals_are_those_of_all_sentences_with_and_without_oov(model, capfd):
+    assert cli.run(["score", "text.txt", "-m", model, "--tokenized", "--totals", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    scores = Scorer.from_pretrained(model).score(SENTENCES)
+    forward = sum(score.forward_total for score in scores)
+    oov = sum(score.forward_logprobs[score.unknown].sum() for score in scores)
+    num_oov = sum(int(score.unknown.sum()) for score in scores)
+    assert (found["sentences"], found["tokens"], found["oov"]) == (15, 125, num_oov)
+    assert found["forward_log10"] == pytest.approx(forward / math.log(10), rel=1e-5)
+    assert found["forward_perplexity"] == pytest.approx(math.exp(-forward / 140), rel=1e-5)
+    assert found["forward_perplexity_without_oov"] == pytest.approx(
+        math.exp((oov - forward) / (140 - num_oov)), rel=1e-5
+    )
+    assert cli.run(["score", "text.txt", "-m", model, "--tokenized", "--totals"]) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == f"15 sentences, 125 tokens, {num_oov} out-of-vocabulary"
+
+
+def test_totals_follow_the_table_on_a_terminal(model, monkeypatch):
+    lines = run_on_terminal(["score", "text.txt", "-m", model, "--tokenized"], monkeypatch)
+    assert lines[-1].startswith("15 sentences, 125 tokens, ")
+
+
+NBEST = """0 ||| the old man fished ||| lm: -3 ||| -1.5
+0 ||| the old zebra ||| lm: -2 ||| -9.5
+1 ||| fish ||| lm: -2 ||| -2.0
+"""
+
+
+def test_nbest_adds_the_score_as_a_field_and_finds_the_best(folder, model, capfd):
+    (folder / "list.txt").write_text(NBEST)
+    assert cli.run(["score", "list.txt", "-m", model, "--nbest"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    texts = [line.split(" ||| ")[1] for line in lines]
+    scores = Scorer.from_pretrained(model).score([text.split() for text in texts])
+    assert [line.rpartition(" ||| ")[0] for line in lines] == NBEST.splitlines()
+    assert [float(line.rpartition(" ||| ")[2]) for line in lines] == pytest.approx(
+        [(score.forward_total + score.backward_total) / 2 / math.log(10) for score in scores], abs=1e-5
+    )
+    assert cli.run(["score", "list.txt", "-m", model, "--nbest", "--best"]) == 0
+    assert [line.split(" ||| ")[1] for line in capfd.readouterr().out.splitlines()] == ["the old zebra", "fish"]
+    assert cli.run(["score", "list.txt", "-m", model, "--nbest", "--best", "--lm-weight", "0.1"]) == 0
+    assert capfd.readouterr().out.startswith("0 ||| the old man fished ||| ")
+
+
+@pytest.mark.parametrize("option", [[], ["--json"], ["--totals"], ["--nbest"]])
+def test_score_warns_of_an_empty_input(folder, model, capfd, option):
+    (folder / "empty.txt").write_text("\n")
+    assert cli.run(["score", "empty.txt", "-m", model, *option]) == 0
+    assert capfd.readouterr().err.startswith("elmokit: warning: no ")
 
 
 # finetune
@@ -277,7 +348,11 @@ FAILURES = {
     "no folder": (["score", "text.txt", "-m", "nowhere"], "nowhere: does not exist; expected the folder of a model"),
     "no output layer": (["score", "text.txt", "-m", "PUBLISHED"], "has no output layer"),
     "two tables": (["score", "text.txt", "-m", "MODEL", "--tokens", "--top-k", "2"], "--tokens and --top-k are two"),
-    "too many words": (["score", "text.txt", "-m", "MODEL", "--top-k", "999"], "--top-k 999; the model knows"),
+    "best of nothing": (["score", "text.txt", "-m", "MODEL", "--best"], "add --nbest"),
+    "weight of nothing": (["score", "a", "-m", "MODEL", "--nbest", "--lm-weight", "2"], "add --nbest --best"),
+    "no list": (["score", "text.txt", "-m", "MODEL", "--nbest"], "expected id ||| hypothesis"),
+    "list as JSON": (["score", "text.txt", "-m", "MODEL", "--nbest", "--json"], "--nbest prints the lines of the list"),
+    "too many words": (["score", "text.txt", "-m", "MODEL", "--top-k", "999"], "--top-k 999; expected at most"),
     "no language": (["score", "text.txt", "-m", "MODEL", "--language", "xx"], "xx"),
     "no text": (["score", "none.txt", "-m", "MODEL"], "none.txt: no such file"),
     "not UTF-8": (["perplexity", "MODEL", "latin.txt"], "latin.txt, line 2: byte 0xe9"),
