@@ -1,16 +1,16 @@
-"""AllenNLP's ELMo classes by their old names, arguments and results, so that code written for them runs again.
+"""Drop-in replacements for AllenNLP's ELMo classes: same names, arguments and results.
 
 Change ``from allennlp.modules.elmo import Elmo, batch_to_ids`` to ``from elmokit.integrations.allennlp import …``.
-As in AllenNLP the LSTMs carry their state from batch to batch, so a sentence's vectors depend on what was read
-before. Every class here takes ``state="reset"`` to end that.
+As in AllenNLP, the LSTMs carry their state from batch to batch by default, so a sentence's vectors depend on earlier
+batches. Pass ``state="reset"`` to any class here to make them independent.
 
-Shapes: B sentences, T tokens, C character ids a word, L layers, D width, S any leading sizes.
+Shapes: B sentences, T tokens, C character ids per word, L layers, D width, S any leading sizes.
 """
 # ruff: noqa: FBT001, FBT002 - positional flags are AllenNLP's signatures.
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -26,6 +26,7 @@ from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layers, Vectors, pick_layers
 from elmokit.embed.state import StartStates, State
 from elmokit.errors import ElmokitWarning, InputError, WeightsError
+from elmokit.integrations.allennlp_lines import read_lines, sentence_keys
 from elmokit.integrations.allennlp_weights import rename_allennlp_weights
 from elmokit.model import scalar_mix
 from elmokit.model.bilm import BiLM, BiLMState
@@ -33,9 +34,8 @@ from elmokit.text.chars import pad_sentences
 from elmokit.weights.source import build_bilm, load_saved
 from elmokit.weights.start_state import stored_state
 
-MAX_CHARS = 50  # AllenNLP knows no other length of a word
+MAX_CHARS = 50  # AllenNLP's fixed number of character ids per word
 SENTENCE_TO_INDEX = "sentence_to_index"
-LINES_IN_MESSAGE = 5
 
 ModelFile = str | Path | None
 OutputFormat = Literal["all", "top", "average"]
@@ -44,22 +44,22 @@ LAYERS: dict[OutputFormat, Layers] = {"all": "all", "top": -1, "average": "mean"
 
 
 class ElmoRepresentations(TypedDict):
-    """What `Elmo` returns."""
+    """Result of `Elmo`."""
 
-    elmo_representations: list[Tensor]  # one (*S, T, D) a mix, zero on padding
+    elmo_representations: list[Tensor]  # one (*S, T, D) per mix, zero on padding
     mask: Tensor  # (*S, T), true where there is a token
 
 
 def batch_to_ids(batch: Sequence[Sequence[str]]) -> Tensor:
-    """Return the character ids of tokenised sentences, (B, T, 50), zeros after each one's last word."""
+    """Return the character ids of tokenized sentences, (B, T, 50), right-padded with zeros."""
     return torch.from_numpy(pad_sentences(batch, max_chars=MAX_CHARS))
 
 
 class ScalarMix(nn.Module):
-    """`elmokit.ScalarMix` with AllenNLP's parameters: one ``scalar_parameters`` a layer, and ``gamma``, each (1,).
+    """`elmokit.ScalarMix` with AllenNLP's parameters: ``scalar_parameters``, one per layer, and ``gamma``, each (1,).
 
-    ``do_layer_norm`` takes one mean and variance a layer over the whole batch, as AllenNLP does, so that a vector
-    depends on its batch.
+    ``do_layer_norm`` normalizes each layer by its mean and variance over the whole batch, as AllenNLP does, so a
+    vector depends on its batch.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class ScalarMix(nn.Module):
         """Mix layers of one shape, (*S, D); zero where the mask, (*S), is false."""
         if len(tensors) != len(self.scalar_parameters):
             raise InputError(
-                f"{len(tensors)} tensors given to a mix of {len(self.scalar_parameters)}; give one a layer"
+                f"{len(tensors)} tensors for a mix of {len(self.scalar_parameters)} layers; expected one per layer"
             )
         shape = tensors[0].shape
         mask = torch.ones(shape[:-1], dtype=torch.bool, device=tensors[0].device) if mask is None else mask.bool()
-        # No layer knows of sentences, so all tokens may stand in one.
+        # The mix treats each token alone, so all tokens can form one sentence.
         layers_1LTD = torch.stack([tensor.reshape(-1, shape[-1]) for tensor in tensors])[None]
-        # Made anew for each call: a kept one would be written to by every thread that runs this module.
+        # A new module per call: threads that share this one would overwrite the parameters of a shared one.
         mix = scalar_mix.ScalarMix(len(tensors), layer_norm=self._layer_norm)
         parameters = {"weights": torch.cat(list(self.scalar_parameters)), "gamma": self.gamma.squeeze(0)}
         mixed_1TD: Tensor = functional_call(mix, parameters, (layers_1LTD, mask.reshape(1, -1)))
@@ -96,12 +96,23 @@ class ScalarMix(nn.Module):
 
 
 class Elmo(nn.Module):
-    """A biLM, run once, and ``num_output_representations`` mixes of its layers.
+    """A biLM and ``num_output_representations`` mixes of its layers, as ``allennlp.modules.elmo.Elmo``.
 
-    Dropout is on until ``eval()``. ``scalar_mix_parameters`` are weights before the softmax, and stay as given.
-    ``vocab_to_cache`` lists the words that ``word_inputs`` refers to. It saves no time: every distinct word of a
-    batch is encoded once anyway. ``module`` is a `BiLM` to use in place of the two files. Weights saved by AllenNLP
-    load with ``load_state_dict``.
+    Weights saved by AllenNLP load with ``load_state_dict``.
+
+    Args:
+        options_file: Path of ``options.json``; None with ``module``.
+        weight_file: Path of the ``.hdf5`` weights; None with ``module``.
+        num_output_representations: Number of mixes.
+        requires_grad: Train the biLM too.
+        do_layer_norm: Normalize the layers before the mix, over the whole batch.
+        dropout: Dropout on the mixed vectors, active until ``eval()``.
+        vocab_to_cache: The words that ``word_inputs`` refers to by index. It does not save time, since every distinct
+            word of a batch is encoded once anyway.
+        keep_sentence_boundaries: Return the vectors of the boundary tokens too.
+        scalar_mix_parameters: Mix weights before the softmax; they are not trained.
+        module: A `BiLM` to use instead of the two files.
+        state: State in which a sentence starts; ``"carry"`` is AllenNLP's way.
     """
 
     def __init__(
@@ -143,15 +154,16 @@ class Elmo(nn.Module):
         return self.bilm.config.width
 
     def reset_state(self) -> None:
-        """Forget the state carried from batch to batch."""
+        """Discard the state carried from batch to batch."""
         self._states.reset()
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> ElmoRepresentations:
-        """Mix the layers of sentences given as character ids, (*S, T, C), without boundary tokens.
+        """Return the mixed layers of a batch.
 
-        With ``vocab_to_cache`` the sentences are taken from ``word_inputs``, (*S, T), if it is given: ids of these
-        words. As in AllenNLP id 0 is padding, whatever word stands there, and a batch with an id outside the
-        vocabulary is read from ``inputs``.
+        Args:
+            inputs: Character ids without boundary tokens, (*S, T, C), as `batch_to_ids` returns them.
+            word_inputs: Indices into ``vocab_to_cache``, (*S, T). If both are given, the words are taken from here.
+                As in AllenNLP, index 0 is padding, and a batch with an unknown index is read from ``inputs``.
         """
         if word_inputs is not None:
             inputs = self._choose_inputs(inputs, word_inputs)
@@ -174,7 +186,7 @@ class Elmo(nn.Module):
         cached_VC = self._cached_char_ids
         if cached_VC is None:
             warnings.warn(
-                "word_inputs is ignored, because vocab_to_cache is not given; the words are read from inputs",
+                "word_inputs is ignored, because this Elmo has no vocab_to_cache; the words are read from inputs",
                 ElmokitWarning,
                 stacklevel=3,
             )
@@ -238,9 +250,13 @@ class ElmoTokenEmbedder(nn.Module):
 
 
 class ElmoEmbedder:
-    """The embedder of AllenNLP 0.9: tokenised sentences to arrays of all layers.
+    """The embedder of AllenNLP 0.9: tokenized sentences to arrays of all layers.
 
-    ``cuda_device`` is the number of a GPU, or negative for the CPU.
+    Args:
+        options_file: Path of ``options.json``. Required, since nothing is downloaded.
+        weight_file: Path of the ``.hdf5`` weights. Required.
+        cuda_device: Index of a GPU, or negative for the CPU.
+        state: State in which a sentence starts; ``"carry"`` is AllenNLP's way.
     """
 
     def __init__(
@@ -274,11 +290,13 @@ class ElmoEmbedder:
         return self.embed_batch([sentence])[0]
 
     def embed_batch(self, batch: Sequence[Sequence[str]]) -> list[Vectors]:
-        """Return every sentence's layers, (L, T, D), run as one batch; no tokens give an array (L, 0, D)."""
+        """Return every sentence's layers, (L, T, D), run as one batch; an empty sentence gives (L, 0, D)."""
+        if isinstance(batch, str) or not isinstance(batch, Sized):
+            raise InputError(f"batch is {str(batch)[:40]!r}; expected a list of sentences, each a list of tokens")
         return list(self.embed_sentences(batch, batch_size=max(len(batch), 1)))
 
     def embed_sentences(self, sentences: Iterable[Sequence[str]], batch_size: int = 64) -> Iterator[Vectors]:
-        """Yield every sentence's layers, (L, T, D), reading the sentences as it goes."""
+        """Yield every sentence's layers, (L, T, D), from a stream of sentences."""
         return self._embedder.iter_layers(map(_check_tokens, sentences), batch_size=batch_size)
 
     def embed_file(
@@ -290,15 +308,16 @@ class ElmoEmbedder:
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """Embed an open file of tokenised lines into an HDF5 file, one dataset a line.
+        """Embed an open file of tokenized lines into an HDF5 file, one dataset per line.
 
-        A dataset's key is its line's number from 0, or with ``use_sentence_keys`` the line. Without either option
-        ``sentence_to_index`` maps each line to its number in JSON; a line that occurs again keeps its first one.
+        The key of a dataset is the line number from 0, or with ``use_sentence_keys`` the line itself. Without either
+        option, the dataset ``sentence_to_index`` maps each line to its number as JSON; a repeated line keeps its first
+        number.
         """
         if output_format not in LAYERS:
             raise InputError(f"output_format {output_format!r}; expected 'all', 'top' or 'average'")
-        lines = _read_lines(input_file)
-        keys = _sentence_keys(lines) if use_sentence_keys else [str(number) for number in range(len(lines))]
+        lines = read_lines(input_file)
+        keys = sentence_keys(lines) if use_sentence_keys else [str(number) for number in range(len(lines))]
         found = self.embed_sentences((line.split() for line in lines), batch_size)
         # Through Python's file a full disk is an OSError; HDF5's own driver notices late, and then crashes.
         with atomic_file(output_file_path) as path, path.open("wb+") as stream, h5py.File(stream, "w") as file:
@@ -310,45 +329,45 @@ class ElmoEmbedder:
 
 
 def _model_files(options_file: ModelFile, weight_file: ModelFile) -> tuple[str | Path, str | Path]:
-    """Refuse what AllenNLP would have downloaded."""
+    """Return both paths; reject defaults and URLs, which AllenNLP would have downloaded."""
     if options_file is None or weight_file is None:
         missing = "options_file" if options_file is None else "weight_file"
         raise WeightsError(
-            f"{missing} is not given; elmokit downloads nothing, so pass the paths of both files of a published model: "
+            f"{missing} is missing; elmokit downloads nothing. Pass the paths of both files of a published model: "
             "options_file='options.json', weight_file='weights.hdf5'"
         )
     for name, value in (("options_file", options_file), ("weight_file", weight_file)):
         if "://" in str(value):
             raise WeightsError(
-                f"{name} is {str(value)!r}, an address; elmokit downloads nothing, so fetch the file and pass its path"
+                f"{name} is the URL {str(value)!r}; elmokit downloads nothing. Download the file and pass its path"
             )
     return options_file, weight_file
 
 
 def _load_bilm(options_file: ModelFile, weight_file: ModelFile, module: BiLM | None) -> tuple[BiLM, BiLMState | None]:
-    """The biLM, and its start state if one was saved with it."""
+    """Return the biLM, and its start state if one was saved with it."""
     if module is None:
         saved = load_saved(_model_files(options_file, weight_file))
         return build_bilm(saved), stored_state(saved)
     if not isinstance(module, BiLM):
-        raise InputError(f"module is a {type(module).__name__}; expected an elmokit.BiLM, or None with the two files")
+        raise InputError(f"module is a {type(module).__name__}; expected an elmokit.BiLM, or None and the two files")
     if options_file is not None or weight_file is not None:
-        raise InputError("module is given along with options_file or weight_file; pass None for both files")
+        raise InputError("both module and options_file or weight_file are given; pass None for the files")
     return module, None
 
 
 def _check_inputs(inputs: Tensor) -> None:
-    if inputs.ndim < 3:
-        raise InputError(
-            f"inputs have shape {tuple(inputs.shape)}; expected character ids (sentences, tokens, {MAX_CHARS}), "
-            "as batch_to_ids makes them"
-        )
+    expected = f"expected character ids (sentences, tokens, {MAX_CHARS}), as batch_to_ids(sentences) returns them"
+    if not isinstance(inputs, Tensor):
+        raise InputError(f"inputs is a {type(inputs).__name__}; {expected}")
+    if inputs.ndim < 3 or inputs.is_floating_point():
+        raise InputError(f"inputs is {inputs.dtype} of shape {tuple(inputs.shape)}; {expected}")
 
 
 def _check_tokens(sentence: Sequence[str]) -> Sequence[str]:
-    # Its characters would pass for tokens.
-    if isinstance(sentence, str):
-        raise InputError(f"a sentence is the string {sentence[:40]!r}; expected a list of tokens, such as its .split()")
+    # The characters of a string would pass for tokens.
+    if isinstance(sentence, str) or not isinstance(sentence, Iterable):
+        raise InputError(f"a sentence is {str(sentence)[:40]!r}; expected a list of tokens, such as text.split()")
     return sentence
 
 
@@ -356,32 +375,6 @@ def _device(cuda_device: int) -> str:
     if cuda_device < 0:
         return "cpu"
     if cuda_device >= torch.cuda.device_count():
-        raise InputError(f"cuda_device {cuda_device}; torch sees {torch.cuda.device_count()} GPUs, pass -1 for the CPU")
+        found = torch.cuda.device_count()
+        raise InputError(f"cuda_device {cuda_device}, but torch finds {found} GPUs; pass -1 for the CPU")
     return f"cuda:{cuda_device}"
-
-
-def _read_lines(input_file: Iterable[str]) -> list[str]:
-    if isinstance(input_file, str | Path):
-        raise InputError(f"input_file is the path {str(input_file)!r}; expected an open file, such as open(path)")
-    lines = [line.strip() for line in input_file]
-    if blank := [str(number) for number, line in enumerate(lines, start=1) if not line]:
-        more = ", …" if len(blank) > LINES_IN_MESSAGE else ""
-        raise InputError(
-            f"the input has {len(blank)} blank lines (line {', '.join(blank[:LINES_IN_MESSAGE])}{more}); remove them"
-        )
-    return lines
-
-
-def _sentence_keys(lines: list[str]) -> list[str]:
-    """The lines themselves, if HDF5 can tell them apart."""
-    seen: set[str] = set()
-    for number, line in enumerate(lines, start=1):
-        fault = None
-        if line in seen:
-            fault = "occurs before"
-        elif "/" in line or "\0" in line or line == ".":
-            fault = "is no key in HDF5, which takes '/' and '.' for paths"
-        if fault:
-            raise InputError(f"line {number}, {line[:40]!r}, {fault}; use line numbers (use_sentence_keys=False)")
-        seen.add(line)
-    return lines

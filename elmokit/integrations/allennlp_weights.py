@@ -1,7 +1,7 @@
-"""A biLM inside a task model that AllenNLP saved: its tensors by our names.
+"""Rename the biLM's tensors in a state dict that AllenNLP saved.
 
-AllenNLP keeps another order of gates, adds the forget gate's 1 to the bias, has a row of zeros for the mask id, and
-keeps both halves of a highway in one matrix, the gate's with its sign turned.
+AllenNLP orders the gates differently, adds the forget gate's 1 to the bias, has a row of zeros for the mask id, and
+stores both halves of a highway in one matrix, the gate's negated.
 
 Shapes: C cells.
 """
@@ -20,16 +20,16 @@ NEW_BILM = "bilm."
 
 @dataclass(frozen=True)
 class Row:
-    """A pattern of AllenNLP's names, the names of ours for it, and how to get these tensors."""
+    """A pattern of AllenNLP's names, our names for it, and a function that splits the tensor."""
 
     pattern: str
     ours: tuple[str, ...]
-    """With the groups of the pattern as {0}, {1}; none for what we do not keep."""
+    """Names, with the groups of the pattern as {0}, {1}; empty for tensors that are dropped."""
     split: Callable[[Tensor], tuple[Tensor, ...]] = lambda tensor: (tensor,)
 
 
 def _order_gates(weight: Tensor) -> tuple[Tensor, ...]:
-    """From (input, forget, candidate, output) to (input, forget, output, candidate)."""
+    """Reorder gates from (input, forget, candidate, output) to (input, forget, output, candidate)."""
     return (weight.unflatten(0, (4, -1))[[0, 1, 3, 2]].flatten(0, 1),)
 
 
@@ -58,7 +58,7 @@ TABLE = (
     Row(LAYER + r"state_linearity\.weight", ("{0}_lstm.layers.{1}.recurrent_weight",), _order_gates),
     Row(LAYER + r"state_linearity\.bias", ("{0}_lstm.layers.{1}.bias",), _order_bias),
     Row(LAYER + r"state_projection\.weight", ("{0}_lstm.layers.{1}.projection",)),
-    # The boundaries' spellings, and the token layer of vocab_to_cache: both follow from the rest.
+    # The characters of the boundaries and the token layer of vocab_to_cache follow from the rest.
     Row(ENCODER + "_(beginning|end)_of_sentence_characters", (), lambda _: ()),
     Row(r"_word_embedding\.weight|_bos_embedding|_eos_embedding", (), lambda _: ()),
 )
@@ -67,7 +67,7 @@ TABLE = (
 def rename_allennlp_weights(_module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     """Replace AllenNLP's tensors of a biLM under ``prefix`` by ours; a hook for a module's ``load_state_dict``.
 
-    A name that is not known stays, so that loading can complain of it.
+    An unknown name stays, so that loading can report it.
     """
     for name in [name for name in state_dict if name.startswith(prefix + OLD_BILM)]:
         for row in TABLE:

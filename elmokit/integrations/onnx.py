@@ -1,10 +1,10 @@
-"""Save a biLM as one ONNX file, for machines and languages without PyTorch.
+"""Export a biLM to one ONNX file, for platforms and languages without PyTorch.
 
-Input ``char_ids`` int64 (batch, tokens, max_chars): what `elmokit.text.chars.pad_sentences` and AllenNLP's
-``batch_to_ids`` make, without boundaries, padded with zeros on the right. Outputs ``layers`` float32
-(batch, layers, tokens, width), zero on padding, and ``mask`` bool (batch, tokens). Batch and tokens may be any number.
+The input ``char_ids``, int64 (batch, tokens, max_chars), is what `elmokit.text.chars.pad_sentences` and AllenNLP's
+``batch_to_ids`` return: no boundaries, right-padded with zeros. The outputs are ``layers``, float32
+(batch, layers, tokens, width), zero on padding, and ``mask``, bool (batch, tokens). Batch and tokens are dynamic.
 
-Shapes: B sentences, T tokens, C character ids a word, L layers, D width.
+Shapes: B sentences, T tokens, C character ids per word, L layers, D width.
 """
 
 from pathlib import Path
@@ -25,23 +25,27 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 State = Literal["reset", "warm"]
-"""Where a sentence begins. There is no ``carry``: a graph remembers nothing between two calls."""
+"""State in which a sentence starts. ``carry`` is not supported: a graph has no memory between two calls."""
 
 TOLERANCE = 1e-5
-LARGEST_FILE = 2**31 - 2**24  # protobuf ends at 2 GiB; larger weights go into a file of their own
-PAGE = 4096  # where tensors begin in that file, so that it can be mapped into memory
-SMALL = 1024  # bytes. Shapes stay in the graph, where they are needed to load it
+LARGEST_FILE = 2**31 - 2**24  # protobuf's limit is 2 GiB; larger weights go into a second file
+PAGE = 4096  # alignment of tensors in that file, so that it can be mapped into memory
+SMALL = 1024  # bytes. Smaller tensors, such as shapes, stay in the graph, which needs them to load
 
 
 def export_onnx(source: Source, path: str | Path, *, state: State = "warm", overwrite: bool = False) -> None:
-    """Write a saved biLM as an ONNX model; ``source`` is what `Embedder.from_pretrained` takes.
+    """Write a saved biLM as an ONNX model.
 
-    Weights of more than 2 GiB, which is more than ONNX holds in a file, are written beside it as ``path`` + ``.data``.
+    Args:
+        source: A model, as `Embedder.from_pretrained` takes it.
+        path: File to write. Weights over 2 GiB, protobuf's limit, go into a second file, ``path`` + ``.data``.
+        state: State in which every sentence starts.
+        overwrite: Replace an existing file.
     """
     if state not in get_args(State):
-        raise InputError(f"state {state!r}; expected 'reset' or 'warm': an ONNX model remembers nothing between calls")
+        raise InputError(f"state {state!r}; expected 'reset' or 'warm': an ONNX model has no memory between calls")
     if Path(path).exists() and not overwrite:
-        raise OutputError(f"{path}: exists; name a new file, or replace this one (overwrite=True, --force)")
+        raise OutputError(f"{path}: exists; choose another file, or replace it with overwrite=True (--force)")
     require("onnx", extra="onnx")
     from onnx import helper
 
@@ -56,9 +60,9 @@ def export_onnx(source: Source, path: str | Path, *, state: State = "warm", over
 
 
 def check_onnx(path: str | Path, source: Source, *, state: State = "warm") -> float:
-    """Run an exported model in ONNX Runtime and the biLM in PyTorch on a mixed batch; return the largest difference.
+    """Compare an exported model in ONNX Runtime with the biLM in PyTorch; return the largest absolute difference.
 
-    More than 1e-5 is an error.
+    Raises OutputError if it exceeds 1e-5.
     """
     runtime = require("onnxruntime", extra="onnx")
     if not Path(path).is_file():
@@ -75,16 +79,16 @@ def check_onnx(path: str | Path, source: Source, *, state: State = "warm") -> fl
         padded = bilm(torch.from_numpy(char_ids_BTC), start)
     expected_BLTD = (padded.layers_BLTD[:, :, 1:-1] * padded.mask_BT[:, None, 2:, None]).numpy()
     gap = float(np.abs(layers_BLTD - expected_BLTD).max())
-    if not gap <= TOLERANCE:  # a gap may also be no number
+    if not gap <= TOLERANCE:  # true for NaN, too
         raise OutputError(
-            f"{path}: differs from PyTorch by {gap:.1g}, more than {TOLERANCE:.0g}; "
-            f"was it exported from this model, with state {state!r}?"
+            f"{path}: differs from PyTorch by {gap:.1g}; expected at most {TOLERANCE:.0g}. "
+            f"Was it exported from this model, with state {state!r}?"
         )
     return gap
 
 
 def _start_state(saved: SavedBiLM, state: State) -> dict[str, torch.Tensor]:
-    """The state in which every sentence begins, each part (layers, width)."""
+    """Return the state in which every sentence starts, each part (layers, width)."""
     bilm = build_bilm(saved)
     if state == "reset":
         return to_tensors(bilm.zero_state(1))
@@ -98,14 +102,14 @@ def _write(model: "ModelProto", path: Path) -> None:
             file.write_bytes(model.SerializeToString())
         return
     data_path = path.with_name(f"{path.name}.data")
-    # The weights are in their place before the graph that names them is.
+    # The weights are in place before the graph that refers to them.
     with atomic_file(path) as file, atomic_file(data_path) as data:
         _move_weights(model, data, location=data_path.name)
         file.write_bytes(model.SerializeToString())
 
 
 def _move_weights(model: "ModelProto", data: Path, *, location: str) -> None:
-    """Take the large tensors out of a model into a file, and leave word where each one is."""
+    """Move the large tensors of a model into a file, and record their locations in the model."""
     from onnx.external_data_helper import set_external_data
 
     with data.open("wb") as file:

@@ -1,12 +1,12 @@
-"""A biLM as an ONNX graph: the same sums as `elmokit.model.bilm.BiLM`, for whatever batch comes.
+"""Build a biLM as an ONNX graph, equal to `elmokit.model.bilm.BiLM` for batches of any shape.
 
-The graph is written node by node. An exporter that traces PyTorch would fix the number of steps of the LSTMs; here
-each layer of a direction is a Scan. Rows run with their padding, which comes after their last position in both
-directions, so it changes nothing before it and is cut off at the end.
+The graph is written node by node. An exporter that traces PyTorch would fix the number of LSTM steps; here each layer
+of a direction is a Scan. Rows run with their padding. It follows their last position in both directions, so it changes
+nothing before it, and it is cut off at the end.
 
-Shapes: B sentences, T tokens of the longest, S = T + 2 positions with boundaries, C character ids a word,
-W distinct words, K characters kept, E character width, F filters together, P width of a token vector, H cells,
-G = 4 H gates, L layers of vectors, D = 2 P.
+Shapes: B sentences, T tokens of the longest, S = T + 2 positions with boundaries, C character ids per word,
+W distinct words, K leading characters of a word, E character width, F filters of all widths, P width of a token vector,
+H cells, G = 4 H gates, L layers of vectors, D = 2 P.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,17 @@ from onnx import helper, numpy_helper
 
 from elmokit.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PAD_CHAR, BiLMConfig, LSTMConfig
 
-# Opset 17 and its IR: ONNX Runtime reads them since 1.12, of June 2022.
+# Opset 17 and its IR version: ONNX Runtime supports them since 1.12 (June 2022).
 OPSET, IR_VERSION = 17, 8
-LAST = 2**63 - 1  # where a slice ends that goes to the end
+LAST = 2**63 - 1  # end of a slice that has no end
 
 Weights = Mapping[str, NDArray[np.float32]]
 
 
 class _Nodes:
-    """A graph in the making: every call adds a node and returns the name of its result.
+    """Builder of a graph: every call adds a node and returns the name of its output.
 
-    A graph and those inside it share their names, so each has a prefix of its own.
+    A graph and its subgraphs share a namespace, so each has a prefix.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -38,43 +38,43 @@ class _Nodes:
         self.constants: dict[str, onnx.TensorProto] = {}
 
     def constant(self, name: str, values: NDArray[np.generic]) -> str:
-        """A tensor of the file, under a name that says what it is."""
+        """Add a named tensor."""
         self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
         return name
 
     def ints(self, *values: int) -> str:
-        """Some whole numbers, (n,)."""
+        """Add integers as a tensor, (n,)."""
         return self.constant(self.prefix + "_".join(["ints", *map(str, values)]), np.array(values, dtype=np.int64))
 
     def number(self, value: int | float) -> str:
-        """One number, whole or float32 as its Python type says."""
+        """Add a scalar: int64 for an int, float32 for a float."""
         dtype = np.int64 if isinstance(value, int) else np.float32
         return self.constant(f"{self.prefix}number_{value}", np.array(value, dtype=dtype))
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """The result of one operation."""
+        """Add an operation with one output."""
         return self.add_many(op, *inputs, num_outputs=1, **attributes)[0]
 
     def add_many(self, op: str, *inputs: str, num_outputs: int, **attributes: Any) -> list[str]:
-        """The results of an operation that has several."""
+        """Add an operation with several outputs."""
         first = f"{self.prefix}{op}_{len(self.nodes)}"
         outputs = [first, *(f"{first}_{index}" for index in range(1, num_outputs))]
         self.nodes.append(helper.make_node(op, inputs, outputs, name=first, **attributes))
         return outputs
 
     def size(self, tensor: str, axis: int) -> str:
-        """How long a tensor is along an axis, (1,)."""
+        """Add the size of a tensor along an axis, (1,)."""
         return self.add("Shape", tensor, start=axis, end=axis + 1)
 
     def shape(self, *parts: str | int) -> str:
-        """A shape of sizes, known and found."""
+        """Add a shape made of constant and computed sizes."""
         return self.add("Concat", *(part if isinstance(part, str) else self.ints(part) for part in parts), axis=0)
 
 
 def build_model(config: BiLMConfig, weights: Weights, start: Weights) -> onnx.ModelProto:
-    """The whole model. ``weights`` is a biLM's state dict; ``start`` the state of every sentence, each (layers, width).
+    """Return the model with input ``char_ids`` (B, T, C) and outputs ``layers`` (B, L, T, D) and ``mask`` (B, T).
 
-    ``char_ids`` (B, T, C) in, padded with zeros on the right; ``layers`` (B, L, T, D) and ``mask`` (B, T) out.
+    ``weights`` is a biLM's state dict; ``start`` is every sentence's start state, each part (layers, width).
     """
     graph = _Nodes()
     max_chars = config.char_encoder.max_chars
@@ -104,7 +104,7 @@ def build_model(config: BiLMConfig, weights: Weights, start: Weights) -> onnx.Mo
 
 
 def _add_boundaries(graph: _Nodes, spans_B: str, max_chars: int) -> str:
-    """Boundaries around every sentence; what comes after them is words of padding characters alone."""
+    """Add boundaries to every sentence, (B, S, C); positions after them hold padding characters."""
     begin, end = (np.full(max_chars, PAD_CHAR, dtype=np.int64) for _ in range(2))
     begin[:3], end[:3] = (BEGIN_WORD, BEGIN_SENTENCE, END_WORD), (BEGIN_WORD, END_SENTENCE, END_WORD)
     batch = graph.size("char_ids", 0)
@@ -122,11 +122,11 @@ def _add_boundaries(graph: _Nodes, spans_B: str, max_chars: int) -> str:
 
 
 def _encode_tokens(graph: _Nodes, words_BSC: str, config: BiLMConfig, weights: Weights) -> str:
-    """The token layer, (S, B, P): every distinct word is encoded once."""
+    """Add the token layer, (S, B, P); every distinct word is encoded once."""
     max_chars = config.char_encoder.max_chars
     words_SBC = graph.add("Transpose", words_BSC, perm=[1, 0, 2])
     flat_NC = graph.add("Reshape", words_SBC, graph.ints(-1, max_chars))
-    # A boundary in front, which all but an empty batch have anyway: the convolutions never meet no word at all.
+    # A boundary in front, which all but an empty batch have anyway: the convolutions always get at least one word.
     begin_1C = graph.add("Unsqueeze", "begin_sentence", graph.ints(0))
     more_NC = graph.add("Concat", begin_1C, flat_NC, axis=0)
     distinct_WC, _, more_place_N, _ = graph.add_many("Unique", more_NC, num_outputs=4, axis=0)
@@ -141,18 +141,17 @@ def _encode_tokens(graph: _Nodes, words_BSC: str, config: BiLMConfig, weights: W
 
 
 def _pool_filters(graph: _Nodes, words_WC: str, config: BiLMConfig, weights: Weights) -> str:
-    """Every filter's strongest answer in a word, (W, F)."""
+    """Add the maximum of every filter over each word, (W, F)."""
     encoder = config.char_encoder
     widest = max(width for width, _ in encoder.filters)
-    # Windows wholly in a word's padding are all alike: as many characters as the longest word has and one such
-    # window more are enough.
+    # Windows inside a word's padding are all equal: the characters of the longest word and one such window are enough.
     position_C = graph.constant("position", np.arange(1, encoder.max_chars + 1))
     is_pad_WC = graph.add("Equal", words_WC, graph.number(PAD_CHAR))
     longest_11 = graph.add("ReduceMax", graph.add("Where", is_pad_WC, graph.number(0), position_C), axes=[0, 1])
     kept = graph.add("Reshape", graph.add("Add", longest_11, graph.number(widest)), graph.ints(1))
     words_WK = graph.add("Slice", words_WC, graph.ints(0), kept, graph.ints(1))
     rows = weights["char_encoder.char_embedding"]
-    # Id 0 has no row in the table. Inside a word it counts as zeros.
+    # Id 0 has no row in the table. Inside a word its vector is zero.
     table = graph.constant("char_encoder.char_embedding", np.concatenate([np.zeros_like(rows[:1]), rows]))
     chars_WEK = graph.add("Transpose", graph.add("Gather", table, words_WK), perm=[0, 2, 1])
     strongest = []
@@ -177,14 +176,14 @@ def _linear(graph: _Nodes, inputs: str, name: str, weights: Weights) -> str:
 
 
 def _reverse(graph: _Nodes, vectors_SBP: str, spans_B: str) -> str:
-    """Turn every sentence round, and leave its padding behind it."""
+    """Reverse every sentence, and leave its padding after it."""
     return graph.add("ReverseSequence", vectors_SBP, spans_B, time_axis=0, batch_axis=1)
 
 
 def _run_stack(
     graph: _Nodes, inputs_SBP: str, direction: str, config: LSTMConfig, weights: Weights, start: Weights
 ) -> list[str]:
-    """One direction's layers, each (S, B, P), in the order in which it reads."""
+    """Add one direction's layers, each (S, B, P), in reading order."""
     outputs = []
     below_SBP = inputs_SBP
     for index in range(config.num_layers):
@@ -199,10 +198,10 @@ def _run_stack(
 
 
 def _run_layer(graph: _Nodes, inputs_SBP: str, name: str, config: LSTMConfig, weights: Weights, state: Weights) -> str:
-    """An LSTM layer from one state for all rows; the input half is one matrix product for all steps."""
+    """Add an LSTM layer that starts all rows from one state; the input half is one matrix product for all steps."""
     num_gates = 4 * config.cell_dim
     bias_G = weights[f"{name}.bias"].copy()
-    bias_G[config.cell_dim : 2 * config.cell_dim] += 1.0  # the forget gate's, which no file holds
+    bias_G[config.cell_dim : 2 * config.cell_dim] += 1.0  # the forget gate's bias, which files omit
     flat_NP = graph.add("Reshape", inputs_SBP, graph.ints(-1, config.proj_dim))
     weight_GP = graph.constant(f"{name}.input_weight", weights[f"{name}.input_weight"])
     gates_NG = graph.add("Gemm", flat_NP, weight_GP, graph.constant(f"{name}.bias", bias_G), transB=1)
@@ -213,7 +212,7 @@ def _run_layer(graph: _Nodes, inputs_SBP: str, name: str, config: LSTMConfig, we
         for part, values in state.items()
     ]
     for part in ("recurrent_weight", "projection"):
-        if f"{name}.{part}" in weights:  # the steps see these by their names
+        if f"{name}.{part}" in weights:  # the steps refer to these by name
             graph.constant(f"{name}.{part}", weights[f"{name}.{part}"])
     _, _, outputs_SBP = graph.add_many(
         "Scan", *begin, gates_SBG, num_outputs=3, body=_step(name, config), num_scan_inputs=1
@@ -222,7 +221,7 @@ def _run_layer(graph: _Nodes, inputs_SBP: str, name: str, config: LSTMConfig, we
 
 
 def _step(name: str, config: LSTMConfig) -> onnx.GraphProto:
-    """One step of a layer: from the state and the input half of the gates to the next state, and the output."""
+    """Return one step of a layer: from the state and the input half of the gates to the next state and the output."""
     graph = _Nodes(f"{name}.step.")
     num_cells = config.cell_dim
     hidden_BP, cell_BH, gates_BG = (f"{graph.prefix}{part}" for part in ("hidden", "cell", "gates"))
@@ -234,10 +233,10 @@ def _step(name: str, config: LSTMConfig) -> onnx.GraphProto:
     new_BH = graph.add("Mul", let_in, graph.add("Tanh", candidate_BH))
     cell_BH = _clip(graph, graph.add("Add", graph.add("Mul", forget, cell_BH), new_BH), config.cell_clip)
     hidden_BP = graph.add("Mul", let_out, graph.add("Tanh", cell_BH))
-    if config.has_projection:  # and only what is projected is clipped
+    if config.has_projection:  # only projected outputs are clipped
         hidden_BP = graph.add("Gemm", hidden_BP, f"{name}.projection", transB=1)
         hidden_BP = _clip(graph, hidden_BP, config.proj_clip)
-    output_BP = graph.add("Identity", hidden_BP)  # a result has one name only
+    output_BP = graph.add("Identity", hidden_BP)  # each output needs its own name
     outputs = [_floats(hidden_BP, config.proj_dim), _floats(cell_BH, num_cells), _floats(output_BP, config.proj_dim)]
     return helper.make_graph(graph.nodes, "step", inputs, outputs, list(graph.constants.values()))
 
@@ -251,10 +250,9 @@ def _clip(graph: _Nodes, values: str, clip: float | None) -> str:
 
 
 def _finish(graph: _Nodes, layers: list[str], mask_BT: str, lengths_B: str) -> None:
-    """Put the layers together without boundaries, with zeros on padding.
+    """Stack the layers without boundaries, with zeros on padding.
 
-    A graph can refuse no input. A sentence with padding before its last token, which the package refuses, gets
-    vectors that are not numbers.
+    A graph cannot raise errors. A sentence with padding before its last token, which the package rejects, gets NaN.
     """
     tokens = [graph.add("Slice", layer, graph.ints(1), graph.ints(-1), graph.ints(0)) for layer in layers]
     tokens_LTBD = graph.add("Concat", *(graph.add("Unsqueeze", layer, graph.ints(0)) for layer in tokens), axis=0)

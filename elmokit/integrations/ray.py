@@ -1,7 +1,6 @@
 """Embed a Ray Data set, on one machine or many.
 
-`EmbedBatch` is a function of a batch that Ray sends to its workers. It holds plain values alone; the model is loaded
-where the batch is.
+`EmbedBatch` is a callable that Ray sends to its workers. It holds only plain values; each worker loads the model.
 
 Shapes: N rows, T tokens, D width.
 """
@@ -27,11 +26,21 @@ Batch = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class EmbedBatch:
-    """Add a column of vectors to a batch: ``dataset.map_batches(EmbedBatch("model-folder"), batch_size=256)``.
+    """A callable that adds a column of vectors to a batch.
 
-    ``column`` holds texts, or lists of tokens, which are taken as they are. The new column ``output`` holds one vector
-    a row, (width,); a text of several sentences is pooled over all their tokens. With ``pool=None`` it holds every
-    token's vector, (tokens, width), and a text is read as one sentence.
+    Use it as ``dataset.map_batches(EmbedBatch("model-folder"), batch_size=256)``.
+
+    Args:
+        source: A model, as `Embedder.from_pretrained` takes it; the workers must be able to load it.
+        column: Column of texts, or of lists of tokens.
+        output: New column: one vector per row, (width,), pooled over all tokens of the text. With ``pool=None`` one
+            vector per token, (tokens, width); a text is then one sentence.
+        layer: Layer to return, or ``"mean"`` of all.
+        pool: ``"mean"`` or ``"max"`` over tokens, or None for vectors of tokens.
+        state: State in which a sentence starts, ``"warm"`` or ``"reset"``.
+        precision: ``"fp32"`` or ``"int8"``.
+        language: Language of raw text, for the tokenizer.
+        device: Device of the model on each worker.
     """
 
     source: Source
@@ -48,12 +57,12 @@ class EmbedBatch:
         if self.pool is not None:
             check_pooling(self.pool)
         if self.state == "carry":
-            raise InputError("state 'carry' on batches in no order; use 'reset' or 'warm', which need none")
+            raise InputError("state is 'carry', but Ray's batches have no fixed order; use 'reset' or 'warm'")
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch with its vectors."""
         if self.column not in batch:
-            raise InputError(f"no column {self.column!r} in the data; its columns are {', '.join(batch)}")
+            raise InputError(f"the data has no column {self.column!r}; its columns are {', '.join(batch)}")
         sentences = [_as_sentence(value, self.column) for value in batch[self.column]]
         embedder = _load(self.source, self.state, self.precision, self.language, self.device)
         if self.pool is not None:
@@ -63,7 +72,7 @@ class EmbedBatch:
         return batch | {self.output: vectors}
 
 
-# Ray runs many tasks in one process, and every task has its own copy of the function.
+# Ray runs many tasks per process, and every task has its own copy of the callable.
 @lru_cache(maxsize=2)
 def _load(source: Source, state: State, precision: Precision, language: str, device: str) -> Embedder:
     return Embedder.from_pretrained(source, state=state, precision=precision, language=language, device=device)

@@ -1,8 +1,8 @@
-"""simple_elmo's model class by its old names and arguments, so that code written for it runs again.
+"""A drop-in replacement for simple_elmo's model class: same names and arguments.
 
 Change ``from simple_elmo import ElmoModel`` to ``from elmokit.integrations.simple_elmo import ElmoModel``.
 
-Shapes: N texts, L layers, T tokens of the longest text, D width, X what is kept of L: all, or nothing.
+Shapes: N texts, L layers, T tokens of the longest text, D width, X an axis of L layers, or no axis.
 """
 # ruff: noqa: FBT001, FBT002 - positional flags are simple_elmo's signatures.
 
@@ -11,7 +11,7 @@ import tempfile
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -34,11 +34,10 @@ OPTIONS, WEIGHTS = "options.json", "model.hdf5"
 
 
 class ElmoModel:
-    """A model that is loaded from a directory or a zip archive and gives padded arrays.
+    """A model from a directory or a zip archive that returns padded arrays.
 
-    A text is a list of tokens, or a string of tokens with spaces between them. With ``warmup`` every text begins in
-    the state that the LSTMs settle into on running text, without it from zero. Either way a text's vectors depend
-    on the text alone.
+    A text is a list of tokens, or a string of tokens separated by white space. With ``warmup`` every text starts from
+    the settled state of the LSTMs, without it from zero. Either way, a text's vectors depend on the text alone.
     """
 
     def __init__(self) -> None:
@@ -50,14 +49,18 @@ class ElmoModel:
         self._warned = False
 
     def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False) -> None:
-        """Load the model of a directory, or of a .zip, with ``options.json`` and ``model.hdf5`` in it.
+        """Load a model.
 
-        Without a ``model.hdf5`` the first ``*.hdf5`` is taken. A folder saved by elmokit will do too. Texts of more
-        than ``limit`` tokens are cut. ``full`` also loads the output layer, which `get_elmo_substitutes` needs; only a
-        folder saved by elmokit can have one, since published weights come without.
+        Args:
+            directory: A directory or a .zip with ``options.json`` and ``model.hdf5``, or else the first ``*.hdf5``; or
+                a folder saved by elmokit.
+            max_batch_size: Texts per batch.
+            limit: Maximum number of tokens; longer texts are cut, with a warning.
+            full: Also load the output layer, which `get_elmo_substitutes` needs. Only a folder saved by elmokit can
+                have one: published weights come without it.
         """
         if max_batch_size < 1 or limit < 1:
-            raise InputError(f"max_batch_size {max_batch_size}, limit {limit}; expected 1 or more for both")
+            raise InputError(f"max_batch_size is {max_batch_size}, limit is {limit}; expected 1 or more for both")
         path = Path(directory)
         if path.is_file():
             self._saved = _load_archive(path)
@@ -70,7 +73,7 @@ class ElmoModel:
     def get_elmo_vectors(
         self, texts: Sequence[Text], warmup: bool = True, layers: LayerChoice = "average", session: None = None
     ) -> Vectors:
-        """Return the tokens' vectors, (N, T, D), or (N, L, T, D) for all layers; zeros after a text's last token."""
+        """Return the vectors of tokens, (N, T, D), or (N, L, T, D) for all layers; zeros on padding."""
         found = list(self._embed(texts, warmup, layers, session))
         num_tokens = max((vectors_XTD.shape[-2] for vectors_XTD in found), default=0)
         *kept, width = self._vector_shape(warmup, layers)
@@ -82,7 +85,7 @@ class ElmoModel:
     def get_elmo_vector_average(
         self, texts: Sequence[Text], warmup: bool = True, layers: LayerChoice = "average", session: None = None
     ) -> Vectors:
-        """Return the mean of each text's tokens at unit length, (N, D), or one a layer, (N, L, D), for all layers.
+        """Return the mean of each text's tokens, scaled to length 1: (N, D), or (N, L, D) for all layers.
 
         A text without tokens gives zeros.
         """
@@ -95,17 +98,17 @@ class ElmoModel:
     def get_elmo_substitutes(
         self, raw_sentences: Sequence[Text], topn: int = 3, nodelimiters: bool = True
     ) -> list[list[dict[str, Any]]]:
-        """Return for every word of every sentence the ``topn`` words likeliest in its place, from each side.
+        """Return, for every word of every sentence, the ``topn`` likeliest words in its place, per direction.
 
-        A word has ``word``, ``forward`` and ``backward``; a side has ``candidates`` (their numbers in the vocabulary),
-        ``candidate_words`` and ``logp`` (log-probabilities; simple_elmo gave logits under this name).
+        Each word is a dict of ``word``, ``forward`` and ``backward``. A direction has ``candidates`` (vocabulary ids),
+        ``candidate_words`` and ``logp`` (log-probabilities; simple_elmo had logits under this name).
         """
         if self._scorer is None:
             raise InputError("no output layer is loaded; call load(folder, full=True) with a folder that has one")
         if not nodelimiters:
-            raise InputError("nodelimiters=False asks for the places of <S> and </S>; elmokit gives those of words")
+            raise InputError("nodelimiters is False; expected True: there are no substitutes for <S> and </S>")
         _check_texts(raw_sentences)
-        sentences = self._cut([text.split() if isinstance(text, str) else text for text in raw_sentences])
+        sentences = self._cut(list(map(_split, raw_sentences)))
         found = self._scorer.predict(sentences, top_k=topn)
         return [
             [
@@ -124,14 +127,14 @@ class ElmoModel:
         }
 
     def _embed(self, texts: Sequence[Text], warmup: bool, layers: LayerChoice, session: None) -> Iterator[Vectors]:
-        """Yield what is kept of each text's layers, (L, T, D) or (T, D)."""
+        """Yield the chosen layers of each text, (L, T, D) or (T, D)."""
         if layers not in LAYERS:
             raise InputError(f"layers {layers!r}; expected 'average', 'top' or 'all'")
         if session is not None:
-            raise InputError(f"session is a {type(session).__name__}; elmokit has no TensorFlow session, leave it out")
+            raise InputError(f"session is a {type(session).__name__}; expected None, since elmokit has no sessions")
         _check_texts(texts)
         embedder = self._embedder(warmup)
-        sentences = self._cut([text.split() if isinstance(text, str) else text for text in texts])
+        sentences = self._cut(list(map(_split, texts)))
         for layers_LTD in embedder.iter_layers(sentences, batch_size=self._max_batch_size):
             yield pick_layers(layers_LTD, LAYERS[layers])
 
@@ -139,12 +142,12 @@ class ElmoModel:
         if self._saved is None:
             raise InputError("no model is loaded; call load(directory_or_zip) first")
         if warmup not in self._embedders:
-            # Shares its tensors with the other one.
+            # Both embedders share their tensors.
             self._embedders[warmup] = Embedder.from_saved(self._saved, state="warm" if warmup else "reset")
         return self._embedders[warmup]
 
     def _vector_shape(self, warmup: bool, layers: LayerChoice) -> tuple[int, ...]:
-        """(L, D) or (D,): what is kept of one token."""
+        """Return the shape of one token's vectors: (L, D) or (D,)."""
         embedder = self._embedder(warmup)
         return (embedder.num_layers, embedder.width) if layers == "all" else (embedder.width,)
 
@@ -154,7 +157,7 @@ class ElmoModel:
             self._warned = True
             warnings.warn(
                 f"{num_cut:,} of {len(sentences):,} texts are longer than {self._limit} tokens and were cut; "
-                "load the model with a larger limit to keep them whole",
+                "load the model with a larger limit to embed them whole",
                 ElmokitWarning,
                 stacklevel=4,
             )
@@ -162,7 +165,7 @@ class ElmoModel:
 
 
 def _source(folder: Path) -> Path | tuple[Path, Path]:
-    """Prefer ``model.hdf5``, then the first ``*.hdf5``, as simple_elmo did; leave all else to `load_saved`."""
+    """Return the options with ``model.hdf5``, or else the first ``*.hdf5``, as simple_elmo did; or else the folder."""
     weights = sorted(folder.glob("*.hdf5"), key=lambda path: (path.name != WEIGHTS, path.name))
     if not weights or not (folder / OPTIONS).is_file():
         return folder
@@ -170,14 +173,14 @@ def _source(folder: Path) -> Path | tuple[Path, Path]:
 
 
 def _load_archive(archive: Path) -> SavedBiLM:
-    # The folder's name is in the messages of what is wrong with its files.
+    # The folder's name appears in error messages about its files.
     with tempfile.TemporaryDirectory(prefix=f"{archive.stem}-") as name:
         _unpack(archive, Path(name))
         return load_saved((Path(name, OPTIONS), Path(name, WEIGHTS)))
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """Copy the options and the weights of an archive, and nothing else of it, into a folder."""
+    """Copy the options and the weights of an archive, and nothing else, into a folder."""
     try:
         with zipfile.ZipFile(archive) as zipped:
             for member, target in _members(zipped, archive):
@@ -194,7 +197,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _members(zipped: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipInfo, str]]:
-    """The options and the weights of an archive, each with the name that it gets."""
+    """Return the options and the weights of an archive, each with its new name."""
     files: list[tuple[str, zipfile.ZipInfo]] = sorted(
         ((PurePosixPath(info.filename).name, info) for info in zipped.infolist() if not info.is_dir()),
         key=lambda file: (file[0] != WEIGHTS, file[1].filename),
@@ -204,15 +207,15 @@ def _members(zipped: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipIn
     weights = [info for name, info in files if name.endswith(".hdf5") and not name.startswith(".")]
     if len(options) != 1 or not weights:
         raise WeightsError(
-            f"{archive}: {len(options)} files {OPTIONS} and {len(weights)} files *.hdf5 in it; "
-            "expected one of the first, and the weights"
+            f"{archive}: has {len(options)} {OPTIONS} and {len(weights)} *.hdf5 files; expected one {OPTIONS} and one "
+            "or more *.hdf5"
         )
     if options[0].file_size > MAX_JSON_BYTES:
         raise WeightsError(f"{archive}: its {OPTIONS} has {options[0].file_size:,} bytes; expected a small JSON file")
     if weights[0].file_size > MAX_COMPRESSION * archive.stat().st_size:
         raise WeightsError(
             f"{archive}: claims {weights[0].file_size:,} bytes of weights in an archive of "
-            f"{archive.stat().st_size:,} bytes; it is damaged or hostile"
+            f"{archive.stat().st_size:,} bytes; the file is damaged or malicious"
         )
     return [(options[0], OPTIONS), (weights[0], WEIGHTS)]
 
@@ -220,3 +223,11 @@ def _members(zipped: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipIn
 def _check_texts(texts: Sequence[Text]) -> None:
     if isinstance(texts, str):
         raise InputError(f"texts is the string {texts[:40]!r}; expected a list of texts, such as [{texts[:40]!r}]")
+    if not isinstance(texts, Iterable):
+        raise InputError(f"texts is {texts!r}; expected a list of texts, each a string or a list of tokens")
+
+
+def _split(text: Text) -> Sequence[str]:
+    if not isinstance(text, Iterable):
+        raise InputError(f"a text is {text!r}; expected a string or a list of tokens")
+    return text.split() if isinstance(text, str) else text

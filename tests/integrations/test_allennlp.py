@@ -1,4 +1,4 @@
-"""AllenNLP's classes by their old names: the same numbers as the original, and none of its faults."""
+"""AllenNLP's classes under their old names: the same numbers as the original, and none of its bugs."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ from elmokit.weights.source import build_bilm, load_saved
 
 TOLERANCE = 5e-6
 SENTENCES = [["The", "bank", "closed", "."], ["Play"], ["Children", "play", "outside"]]
-BATCHES = [SENTENCES, SENTENCES[:1], SENTENCES[1:]]  # rows that a batch lacks keep their state
+BATCHES = [SENTENCES, SENTENCES[:1], SENTENCES[1:]]  # rows missing from a batch keep their state
 NUM_LAYERS, WIDTH = 3, 16  # of the fixture's model
 
 
@@ -201,7 +201,7 @@ def test_word_inputs_without_a_cached_vocabulary_are_ignored_with_a_warning(elmo
     elmo.reset_state()
     expected = elmo(ids)["elmo_representations"][0]
     elmo.reset_state()
-    with pytest.warns(ElmokitWarning, match="vocab_to_cache is not given"):
+    with pytest.warns(ElmokitWarning, match="has no vocab_to_cache"):
         found = elmo(ids, word_inputs=torch.ones(ids.shape[:2], dtype=torch.long))["elmo_representations"][0]
     assert torch.equal(found, expected)
 
@@ -253,8 +253,8 @@ def test_scalar_mix_takes_a_list_of_any_shape(shape: tuple[int, ...]) -> None:
     close(mix(tensors), 0.5 * sum(weight * tensor.numpy() for weight, tensor in zip(weights, tensors, strict=True)))
 
 
-def test_scalar_mix_learns_with_the_names_and_shapes_of_allennlp() -> None:
-    # Normalised layers of equal weight would be at a minimum of the squares below.
+def test_scalar_mix_trains_with_the_names_and_shapes_of_allennlp() -> None:
+    # Normalized layers of equal weight would be at a minimum of the squares below.
     mix = ScalarMix(2, do_layer_norm=True, initial_scalar_parameters=[0.0, 1.0])
     assert {name: tuple(value.shape) for name, value in mix.state_dict().items()} == {
         "gamma": (1,),
@@ -325,7 +325,7 @@ def embed_lines(embedder: ElmoEmbedder, lines: list[str], output: Path, *args: A
     ("output_format", "pick"),
     [("all", lambda layers: layers), ("top", lambda layers: layers[-1]), ("average", lambda layers: layers.mean(0))],
 )
-def test_a_file_has_a_dataset_a_line(
+def test_a_file_has_one_dataset_per_line(
     published_model: PublishedModel, tmp_path: Path, output_format: str, pick: Callable[[Any], Any]
 ) -> None:
     embedder = ElmoEmbedder(*published_model.pair)
@@ -355,14 +355,14 @@ def test_sentences_can_be_forgotten_or_be_keys(embedder: ElmoEmbedder, tmp_path:
     ("lines", "options", "message"),
     [
         (["a", "", "b", "  "], {}, r"2 blank lines \(line 2, 4\)"),
-        (LINES, {"use_sentence_keys": True}, "line 2, 'and / or', is no key"),
+        (LINES, {"use_sentence_keys": True}, "line 2, 'and / or', is not a valid key"),
         (["a", "b", "a"], {"use_sentence_keys": True}, "line 3, 'a', occurs before"),
-        (["a", "."], {"use_sentence_keys": True}, "line 2, '.', is no key"),
+        (["a", "."], {"use_sentence_keys": True}, "line 2, '.', is not a valid key"),
         (["a"], {"output_format": "mean"}, "output_format 'mean'"),
         (["a"], {"batch_size": 0}, "batch_size 0"),
     ],
 )
-def test_a_refused_file_leaves_the_old_output(
+def test_a_rejected_file_leaves_the_old_output(
     embedder: ElmoEmbedder, tmp_path: Path, lines: list[str], options: dict[str, Any], message: str
 ) -> None:
     output = tmp_path / "out.hdf5"
@@ -384,7 +384,7 @@ def test_a_full_disk_is_an_error_and_no_crash(embedder: ElmoEmbedder, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_output_without_its_directory_is_refused(embedder: ElmoEmbedder, tmp_path: Path) -> None:
+def test_an_output_without_its_directory_is_rejected(embedder: ElmoEmbedder, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="create the directory"):
         embedder.embed_file(["bank"], tmp_path / "absent" / "out.hdf5")
 
@@ -393,13 +393,13 @@ def test_an_output_without_its_directory_is_refused(embedder: ElmoEmbedder, tmp_
 @pytest.mark.parametrize(
     ("options_file", "weight_file", "message"),
     [
-        (None, None, "options_file is not given.*pass the paths of both"),
-        ("options.json", None, "weight_file is not given"),
-        ("https://example.org/options.json", "weights.hdf5", "'https://example.org/options.json', an address.*fetch"),
+        (None, None, "options_file is missing.*Pass the paths of both"),
+        ("options.json", None, "weight_file is missing"),
+        ("https://example.org/options.json", "weights.hdf5", "the URL 'https://example.org/options.json'.*Download"),
         ("absent.json", "absent.hdf5", "absent.json: no such file"),
     ],
 )
-def test_files_that_are_not_there_give_one_clear_error(
+def test_missing_files_and_urls_are_rejected(
     make: type, options_file: str | None, weight_file: str | None, message: str
 ) -> None:
     mixes = (1,) if make is Elmo else ()
@@ -412,15 +412,17 @@ def test_files_that_are_not_there_give_one_clear_error(
     [
         (lambda elmo: elmo(torch.ones(3, 4, dtype=torch.long)), r"shape \(3, 4\)"),
         (lambda _: Elmo(None, None, 1, module=nn.Linear(1, 1)), "module is a Linear"),
-        (lambda elmo: Elmo("options.json", None, 1, module=elmo.bilm), "pass None for both"),
+        (lambda elmo: Elmo("options.json", None, 1, module=elmo.bilm), "pass None for the files"),
         (lambda elmo: Elmo(None, None, 1, module=elmo.bilm, scalar_mix_parameters=[1.0]), "1 initial weights for 3"),
         (lambda elmo: Elmo(None, None, 0, module=elmo.bilm), "num_output_representations 0"),
         (lambda elmo: Elmo(None, None, 1, module=elmo.bilm, state="zero"), "state 'zero'"),
-        (lambda _: ScalarMix(3)([torch.ones(1, 2)] * 2), "2 tensors given to a mix of 3"),
+        (lambda _: ScalarMix(3)([torch.ones(1, 2)] * 2), "2 tensors for a mix of 3 layers"),
         (lambda _: batch_to_ids(["The bank"]), "'The bank'"),
+        (lambda elmo: elmo([["The", "bank"]]), r"inputs is a list; expected .* batch_to_ids\(sentences\)"),
+        (lambda elmo: elmo(torch.ones(1, 2, 50)), r"inputs is torch.float32 of shape \(1, 2, 50\)"),
     ],
 )
-def test_bad_arguments_are_refused(elmo: Elmo, call: Callable[[Elmo], object], message: str) -> None:
+def test_bad_arguments_are_rejected(elmo: Elmo, call: Callable[[Elmo], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call(elmo)
 
@@ -430,6 +432,9 @@ def test_bad_arguments_are_refused(elmo: Elmo, call: Callable[[Elmo], object], m
     [
         (lambda embedder: embedder.embed_sentence("The bank"), "'The bank'.*list of tokens"),
         (lambda embedder: embedder.embed_batch(["The bank"]), "'The bank'.*list of tokens"),
+        (lambda embedder: embedder.embed_batch("The bank"), "batch is 'The bank'; expected a list of sentences"),
+        (lambda embedder: embedder.embed_batch(None), "batch is 'None'; expected a list of sentences"),
+        (lambda embedder: list(embedder.embed_sentences([1, 2])), "a sentence is '1'; expected a list of tokens"),
         (lambda embedder: embedder.embed_file("notes.txt", "out.hdf5"), "'notes.txt'; expected an open file"),
     ],
 )
@@ -440,9 +445,9 @@ def test_strings_are_not_taken_for_tokens_or_files(
         call(embedder)
 
 
-def test_a_gpu_that_is_not_there_is_refused(published_model: PublishedModel) -> None:
+def test_a_gpu_that_is_not_there_is_rejected(published_model: PublishedModel) -> None:
     missing = torch.cuda.device_count()
-    with pytest.raises(InputError, match=f"cuda_device {missing}; torch sees {missing} GPUs"):
+    with pytest.raises(InputError, match=f"cuda_device {missing}, but torch finds {missing} GPUs"):
         ElmoEmbedder(*published_model.pair, cuda_device=missing)
 
 

@@ -1,4 +1,4 @@
-"""Task models that AllenNLP saved load into our module, and give what they gave."""
+"""Task models saved by AllenNLP load into our module and give the same numbers."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def lstm_cell(direction: int, layer: int) -> str:
 
 
 def allennlp_state_dict(model: PublishedModel) -> dict[str, Tensor]:
-    """What AllenNLP keeps of a published model in an ``Elmo`` with two mixes."""
+    """Return the tensors that AllenNLP stores for a published model in an ``Elmo`` with two mixes."""
     arrays = model.arrays
     old = {"_elmo_lstm._token_embedder._char_embedding_weights": np.pad(arrays["char_embed"], ((1, 0), (0, 0)))}
     token_embedder = "_elmo_lstm._token_embedder"
@@ -74,7 +74,7 @@ def test_weights_saved_by_allennlp_load_strictly_and_give_its_numbers(
             np.testing.assert_allclose(vectors[row, : len(SENTENCES[row])].detach(), mixed, rtol=0, atol=2e-5)
 
 
-def test_an_unknown_weight_is_still_complained_of(published_model: PublishedModel, elmo: Elmo) -> None:
+def test_an_unknown_weight_is_still_reported(published_model: PublishedModel, elmo: Elmo) -> None:
     saved = allennlp_state_dict(published_model) | {"_elmo_lstm._transformer.weight": torch.zeros(1)}
     with pytest.raises(RuntimeError, match="_transformer"):
         elmo.load_state_dict(saved)

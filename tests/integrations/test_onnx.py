@@ -49,7 +49,7 @@ class Session:
         return layers_BLTD, mask_BT
 
     def embed(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
-        """Every sentence's layers, (L, T, D), once the rest was seen to be zeros."""
+        """Return every sentence's layers, (L, T, D), after a check that padding is zero."""
         layers_BLTD, mask_BT = self.run(pad_sentences(sentences, max_chars=self.max_chars))
         assert mask_BT.sum(axis=1).tolist() == [len(sentence) for sentence in sentences]
         assert not np.where(mask_BT[:, None, :, None], 0, layers_BLTD).any()
@@ -58,7 +58,7 @@ class Session:
 
 @pytest.fixture(scope="module")
 def exported(published_model: PublishedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The usual small model, exported."""
+    """Export the usual small model."""
     path = tmp_path_factory.mktemp("onnx") / "model.onnx"
     export_onnx(published_model.pair, path)
     return path
@@ -87,7 +87,7 @@ def test_a_batch_never_changes_a_vector(exported: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["computed", "kept in the folder"])
-def test_a_warm_model_begins_every_sentence_where_pytorch_does(
+def test_a_warm_model_starts_every_sentence_as_pytorch_does(
     tmp_path: Path, published_model: PublishedModel, kept: bool
 ) -> None:
     source: Any = published_model.pair
@@ -122,7 +122,7 @@ def test_nothing_to_read_gives_nothing(exported: Path, num_sentences: int, num_t
     assert not mask_BT.any()
 
 
-def test_padding_inside_a_sentence_gives_no_numbers_there_and_leaves_the_others_alone(exported: Path) -> None:
+def test_padding_inside_a_sentence_gives_nan_there_and_leaves_other_sentences_alone(exported: Path) -> None:
     session = Session(exported)
     char_ids_BTC = pad_sentences(SENTENCES[:3], max_chars=50)
     right_BLTD, _ = session.run(char_ids_BTC)
@@ -154,7 +154,7 @@ def test_weights_too_large_for_one_file_stand_beside_it(
     assert largest_gap(Session(tmp_path / "model.onnx").embed(SENTENCES), expected) <= TOLERANCE
 
 
-def test_a_file_is_replaced_only_when_asked(tmp_path: Path, published_model: PublishedModel) -> None:
+def test_a_file_is_replaced_only_on_request(tmp_path: Path, published_model: PublishedModel) -> None:
     path = tmp_path / "model.onnx"
     path.write_text("precious")
     with pytest.raises(OutputError, match=r"model\.onnx: exists"):
@@ -165,14 +165,12 @@ def test_a_file_is_replaced_only_when_asked(tmp_path: Path, published_model: Pub
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
 
 
-def test_a_carried_state_is_refused(tmp_path: Path, published_model: PublishedModel) -> None:
+def test_a_carried_state_is_rejected(tmp_path: Path, published_model: PublishedModel) -> None:
     with pytest.raises(InputError, match="state 'carry'; expected 'reset' or 'warm'"):
         export_onnx(published_model.pair, tmp_path / "model.onnx", state="carry")  # type: ignore[arg-type]
 
 
-def test_the_check_finds_a_model_that_is_another(
-    exported: Path, published_model: PublishedModel, tmp_path: Path
-) -> None:
+def test_the_check_rejects_another_model(exported: Path, published_model: PublishedModel, tmp_path: Path) -> None:
     assert check_onnx(exported, published_model.pair) <= TOLERANCE
     with pytest.raises(OutputError, match="differs from PyTorch by"):
         check_onnx(exported, published_model.pair, state="reset")
@@ -192,7 +190,7 @@ def test_a_missing_extra_is_named_with_the_line_that_installs_it(
         use(published_model.pair, tmp_path / "model.onnx")
 
 
-def test_the_command_exports_checks_and_replaces_nothing_unasked(
+def test_the_command_exports_checks_and_replaces_files_only_on_request(
     tmp_path: Path, published_model: PublishedModel, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model, path = [str(part) for part in published_model.pair], tmp_path / "model.onnx"

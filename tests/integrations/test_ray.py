@@ -25,7 +25,7 @@ def model(published_model: PublishedModel) -> str:
 
 
 def as_batch(column: str, values: list[object]) -> Batch:
-    """A column as Ray gives it, and one more."""
+    """Return a batch as Ray passes it, with a second column."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return {column: array, "id": np.arange(len(values))}
@@ -62,7 +62,7 @@ def test_texts_of_one_length_stay_apart_without_pooling(model: str) -> None:
     assert batch["embedding"][1].shape == (2, 16)
 
 
-def test_lists_of_tokens_are_taken_as_they_are(model: str) -> None:
+def test_lists_of_tokens_are_not_tokenized_again(model: str) -> None:
     sentences = [["New York", "."], [], ["don't"]]
     arrays = [np.array(sentence, dtype=object) for sentence in sentences]
     batch = EmbedBatch(model, column="tokens")(as_batch("tokens", arrays))
@@ -70,18 +70,18 @@ def test_lists_of_tokens_are_taken_as_they_are(model: str) -> None:
     np.testing.assert_allclose(batch["embedding"], expected, atol=TOLERANCE)
 
 
-def test_a_missing_column_is_told_with_those_that_there_are(model: str) -> None:
-    with pytest.raises(InputError, match="no column 'text' in the data; its columns are line, id"):
+def test_a_missing_column_is_reported_with_the_existing_ones(model: str) -> None:
+    with pytest.raises(InputError, match="the data has no column 'text'; its columns are line, id"):
         EmbedBatch(model)(as_batch("line", TEXTS))
 
 
-def test_a_value_that_is_no_text_is_told(model: str) -> None:
+def test_a_value_that_is_not_text_is_rejected(model: str) -> None:
     with pytest.raises(InputError, match="column 'text' holds None"):
         EmbedBatch(model)(as_batch("text", ["a", None]))
 
 
-def test_options_that_cannot_be_are_refused_before_anything_runs() -> None:
-    with pytest.raises(InputError, match="state 'carry'"):
+def test_invalid_options_are_rejected_at_construction() -> None:
+    with pytest.raises(InputError, match="state is 'carry'"):
         EmbedBatch("nowhere", state="carry")
     with pytest.raises(InputError, match="pooling 'sum'"):
         EmbedBatch("nowhere", pool="sum")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""simple_elmo's class by its old names: padded arrays that no batch-mate changes, and archives opened with care."""
+"""simple_elmo's class under its old names: padded arrays independent of the batch, and archives."""
 
 import shutil
 import struct
@@ -46,7 +46,7 @@ def model(published_model: PublishedModel) -> ElmoModel:
 
 @pytest.fixture
 def expected(published_model: PublishedModel) -> list[np.ndarray]:
-    """Every text's layers from a zero state, (L, T, D)."""
+    """Return every text's layers from a zero state, (L, T, D)."""
     return Oracle(published_model.arrays, published_model.options).run_bilm(SENTENCES).layers
 
 
@@ -188,7 +188,7 @@ def test_an_archive_writes_nowhere_and_leaves_nothing(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "hostile.zip", "temporary"]
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked(published_model: PublishedModel, tmp_path: Path) -> None:
+def test_a_bomb_is_rejected_before_it_is_unpacked(published_model: PublishedModel, tmp_path: Path) -> None:
     members = {"options.json": published_model.options_path, "model.hdf5": bytes(20_000_000)}
     archive = zip_with(tmp_path / "bomb.zip", members)
     with pytest.raises(WeightsError, match="claims 20,000,000 bytes of weights in an archive of"):
@@ -201,17 +201,17 @@ def test_a_bomb_is_refused_before_it_is_unpacked(published_model: PublishedModel
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({}, r"0 files options.json and 0 files \*.hdf5"),
-        ({"a/options.json": b"{}", "b/options.json": b"{}", "model.hdf5": b""}, "2 files options.json"),
+        ({}, r"has 0 options.json and 0 \*.hdf5"),
+        ({"a/options.json": b"{}", "b/options.json": b"{}", "model.hdf5": b""}, "has 2 options.json"),
         ({"options.json": b"{}", "model.hdf5": b"no weights"}, "options.json: no char_cnn"),
     ],
 )
-def test_an_archive_without_a_model_is_refused(tmp_path: Path, members: dict[str, bytes], message: str) -> None:
+def test_an_archive_without_a_model_is_rejected(tmp_path: Path, members: dict[str, bytes], message: str) -> None:
     with pytest.raises(ElmokitError, match=message):
         ElmoModel().load(zip_with(tmp_path / "model.zip", dict(members)))
 
 
-def test_a_damaged_archive_is_refused(published_model: PublishedModel, tmp_path: Path) -> None:
+def test_a_damaged_archive_is_rejected(published_model: PublishedModel, tmp_path: Path) -> None:
     members = {"options.json": published_model.options_path, "model.hdf5": published_model.weights_path}
     archive = zip_with(tmp_path / "model.zip", members)
     whole = archive.read_bytes()
@@ -224,7 +224,7 @@ def test_a_damaged_archive_is_refused(published_model: PublishedModel, tmp_path:
         ElmoModel().load(archive)
 
 
-def test_an_encrypted_archive_is_refused(published_model: PublishedModel, tmp_path: Path) -> None:
+def test_an_encrypted_archive_is_rejected(published_model: PublishedModel, tmp_path: Path) -> None:
     members = {"options.json": published_model.options_path, "model.hdf5": published_model.weights_path}
     archive = zip_with(tmp_path / "model.zip", members)
     content = bytearray(archive.read_bytes())
@@ -238,12 +238,12 @@ def test_an_encrypted_archive_is_refused(published_model: PublishedModel, tmp_pa
         ElmoModel().load(archive)
 
 
-def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_source_that_is_not_there_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="does not exist"):
         ElmoModel().load(tmp_path / "absent.zip")
 
 
-# Refusals
+# Rejected arguments
 
 
 @pytest.mark.parametrize(
@@ -253,13 +253,15 @@ def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
         (lambda model: model.get_elmo_vectors("The bank"), r"a list of texts, such as \['The bank'\]"),
         (lambda model: model.get_elmo_vectors(TEXTS, session=object()), "session is a object"),
         (lambda model: model.get_elmo_vectors([[1, 2]]), "a token is 1"),
+        (lambda model: model.get_elmo_vectors([1, 2]), "a text is 1; expected a string or a list of tokens"),
+        (lambda model: model.get_elmo_vectors(None), "texts is None; expected a list of texts"),
         (lambda _: ElmoModel().get_elmo_vectors(TEXTS), "call load"),
         (lambda model: model.get_elmo_substitutes(["a b"]), "full=True"),
-        (lambda _: ElmoModel().load("model", limit=0), "limit 0"),
-        (lambda _: ElmoModel().load("model", 0), "max_batch_size 0"),
+        (lambda _: ElmoModel().load("model", limit=0), "limit is 0"),
+        (lambda _: ElmoModel().load("model", 0), "max_batch_size is 0"),
     ],
 )
-def test_bad_arguments_are_refused(model: ElmoModel, call: Callable[[ElmoModel], object], message: str) -> None:
+def test_bad_arguments_are_rejected(model: ElmoModel, call: Callable[[ElmoModel], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call(model)
 
