@@ -14,12 +14,9 @@ from torch import Tensor
 
 from elmokit.embed.token_cache import TokenCache
 from elmokit.errors import InputError
-from elmokit.kernels.library import CharTables, available, build_char_tables, load
 from elmokit.model.bilm import BiLM, BiLMState, RaggedLayers
 from elmokit.model.directions import DirectionThreads
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
-from elmokit.weights.saved import SavedBiLM
-from elmokit.weights.source import build_bilm
 
 Precision = Literal["fp32", "int8"]
 WORDS_AT_ONCE = 512  # by one thread: enough for a good product, and memory does not depend on the batch
@@ -44,18 +41,11 @@ class Engine:
         self.device = bilm.char_encoder.char_embedding.device
         if precision == "int8" and self.device.type != "cpu":
             raise InputError(f"precision 'int8' on {self.device}; it is made for the CPU, use 'fp32' there")
-        # A module of its own over the same tensors: what it rounds and freezes is not rounded and frozen elsewhere.
-        self.bilm = build_bilm(SavedBiLM(bilm.config, dict(bilm.state_dict()))).requires_grad_(requires_grad=False)
+        self.bilm = bilm.view()
         self.bilm.pack_weights(rounded=precision == "int8")
         self.precision = precision
         self.cut_words = CutWords(max_chars=bilm.config.char_encoder.max_chars)
         self.cache = TokenCache(bilm.config.lstm.proj_dim, device=self.device)
-        self._tables: CharTables | None = None
-        if self.device.type == "cpu" and available():
-            encoder = bilm.char_encoder
-            self._tables = build_char_tables(
-                encoder.char_embedding, encoder.filters(), activation=encoder.config.activation
-            )
         self._threads = DirectionThreads(self.device)
 
     @torch.inference_mode()
@@ -85,11 +75,7 @@ class Engine:
         filled = [*words, *[""] * (-len(words) % WORDS_IN_STEP)]
         encoded = encode_words(filled, max_chars=self.bilm.config.char_encoder.max_chars)
         char_ids_WC = torch.from_numpy(encoded.char_ids_WC).to(self.device)
-        compiled = load() if self._tables is not None else None
-        if compiled is None or self._tables is None:
-            vectors_WP = self.bilm.encode_tokens(char_ids_WC)
-        else:
-            vectors_WP = self.bilm.char_encoder.finish(compiled.char_pool(char_ids_WC, self._tables))
+        vectors_WP = self.bilm.encode_tokens(char_ids_WC)
         return vectors_WP[: len(words)]
 
 

@@ -5,6 +5,7 @@ sentences one after the other (ragged), L layers of vectors (the token layer, th
 token vector, D = 2 P width of a layer's vectors.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from elmokit.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PAD_CHAR, BiLMConfig
 from elmokit.errors import InputError
 from elmokit.model.char_encoder import CharEncoder
+from elmokit.model.directions import run_both
 from elmokit.model.lstm import LSTMStack, LSTMState, StackRun
 from elmokit.model.packing import Packing, invert, plan_packing
 from elmokit.model.uncompiled import uncompiled
@@ -76,6 +78,14 @@ class BiLM(nn.Module):
         self.forward_lstm = LSTMStack(config.lstm)
         self.backward_lstm = LSTMStack(config.lstm)
 
+    def view(self) -> "BiLM":
+        """Return another module over the same tensors, frozen and in evaluation mode.
+
+        Packing or rounding one of the two does not change the other.
+        """
+        shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in self.parameters()}
+        return copy.deepcopy(self, shared).eval()
+
     def pack_weights(self, *, rounded: bool = False) -> None:
         """From now on, run with weights packed for this machine's kernels, wherever no gradient is asked for.
 
@@ -115,10 +125,7 @@ class BiLM(nn.Module):
             (self.forward_lstm, tokens_NP, packing.forward_N, packing.batch_sizes, begin.forward),
             (self.backward_lstm, tokens_NP, packing.backward_N, packing.batch_sizes, begin.backward),
         )
-        if executor is None:
-            forward, backward = (_read(*call) for call in calls)
-        else:
-            forward, backward = (future.result() for future in [executor.submit(_read_only, *call) for call in calls])
+        forward, backward = run_both(executor, _read if executor is None else _read_only, *calls)
         final = BiLMState(forward.final, backward.final).select(invert(packing.rows_B))
         return RaggedLayers(_gather_layers(tokens_NP, forward.outputs, backward.outputs, packing), final)
 

@@ -6,6 +6,7 @@ P width of a token vector.
 
 import math
 from collections.abc import Iterator
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +14,9 @@ from torch.nn import functional
 
 from elmokit.config import NUM_CHARS, PAD_CHAR, CharEncoderConfig
 from elmokit.kernels.library import Kernels
-from elmokit.model.char_pool import TablePool
+from elmokit.model.char_pool import TableCache, TablePool
 from elmokit.model.highway import Highway
-from elmokit.model.products import ReadyProducts, apply_linear, kernels_for
+from elmokit.model.products import ProductCache, apply_linear, kernels_for, learns
 from elmokit.model.uncompiled import uncompiled
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
@@ -33,13 +34,13 @@ class CharEncoder(nn.Module):
         self.convs = nn.ModuleList(nn.Conv1d(config.char_dim, count, width) for width, count in config.filters)
         self.highways = nn.ModuleList(Highway(config.num_filters) for _ in range(config.num_highway))
         self.projection = nn.Linear(config.num_filters, token_dim) if config.num_filters != token_dim else None
-        self._ready = ReadyProducts()
+        self._products, self._tables = ProductCache(), TableCache()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Initialise as the original program does."""
         nn.init.uniform_(self.char_embedding, -1.0, 1.0)
-        for weight, bias in self.filters():
+        for weight, bias in self._filters():
             if self.config.activation == "relu":
                 nn.init.uniform_(weight, -0.05, 0.05)
             else:
@@ -54,30 +55,28 @@ class CharEncoder(nn.Module):
         """Return the words' token vectors, (W, P)."""
         kernels = kernels_for(self.char_embedding)
         pooled_WF = self._convolve(char_ids_WC) if kernels is None else self._look_up(char_ids_WC, kernels)
-        return self.finish(pooled_WF)
-
-    def finish(self, pooled_WF: Tensor) -> Tensor:
-        """Return the token vectors, (W, P), of words whose characters have been pooled."""
         for highway in self.highways:
             pooled_WF = highway(pooled_WF)
-        return pooled_WF if self.projection is None else apply_linear(self.projection, pooled_WF, self._ready)
+        return pooled_WF if self.projection is None else apply_linear(self.projection, pooled_WF, self._products)
 
     def pack_weights(self) -> None:
-        """From now on, run with packed weights wherever no gradient is asked for."""
-        self._ready.packed = True
-        for highway in self.highways:
-            assert isinstance(highway, Highway)
-            highway.ready.packed = True
+        """Run with packed weights and tables from now on, wherever no gradient is asked for."""
+        self._tables.packed = self._products.packed = True
+        for highway in cast("list[Highway]", list(self.highways)):
+            highway.products.packed = True
 
-    def filters(self) -> list[tuple[Tensor, Tensor]]:
-        """The weight and bias of every width's filters."""
-        convs = [conv for conv in self.convs if isinstance(conv, nn.Conv1d)]
-        return [(conv.weight, conv.bias) for conv in convs if conv.bias is not None]
+    def _filters(self) -> list[tuple[Tensor, Tensor]]:
+        """Return the weight and bias of every width's filters."""
+        return [(conv.weight, conv.bias) for conv in cast("list[nn.Conv1d]", list(self.convs)) if conv.bias is not None]
 
     def _look_up(self, char_ids_WC: Tensor, kernels: Kernels) -> Tensor:
-        weights, biases = zip(*self.filters(), strict=True)
+        char_ids_WC, filters = char_ids_WC.long().contiguous(), self._filters()
+        weights, biases = zip(*filters, strict=True)
+        if self._tables.packed and not learns(self.char_embedding, *weights, *biases):
+            tables = self._tables.get(self.char_embedding, filters, activation=self.config.activation)
+            return kernels.char_pool(char_ids_WC, tables)
         pooled_WF: Tensor = TablePool.apply(  # type: ignore[no-untyped-call]
-            kernels, char_ids_WC.long().contiguous(), self.config.activation, self.char_embedding, *weights, *biases
+            kernels, char_ids_WC, self.config.activation, self.char_embedding, *weights, *biases
         )
         return pooled_WF
 

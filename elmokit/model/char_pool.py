@@ -7,14 +7,37 @@ gradient goes to what it looked up in its strongest window.
 Shapes: W words, C characters a word, F filters together.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmokit.kernels.library import Kernels, build_char_tables, conv_gradients
+from elmokit.kernels.library import CharTables, Kernels, build_char_tables, conv_gradients
+from elmokit.model.products import Version, version_of
 from elmokit.model.uncompiled import uncompiled
+
+
+class TableCache:
+    """The tables of a character CNN, built at first use and again whenever a weight has changed."""
+
+    def __init__(self) -> None:
+        self.packed = False
+        self._built: tuple[list[Version], CharTables] | None = None
+
+    def __reduce__(self) -> tuple[type["TableCache"], tuple[()]]:
+        """Start empty in a copy, and on another machine."""
+        return TableCache, ()
+
+    def get(
+        self, char_embedding: Tensor, convs: Sequence[tuple[Tensor, Tensor]], *, activation: Literal["relu", "tanh"]
+    ) -> CharTables:
+        """Return the tables of these weights; ``convs`` are (weight, bias) per filter width."""
+        versions = [version_of(weight) for weight in (char_embedding, *(part for conv in convs for part in conv))]
+        if self._built is None or self._built[0] != versions:
+            self._built = versions, build_char_tables(char_embedding, convs, activation=activation)
+        return self._built[1]
 
 
 class TablePool(torch.autograd.Function):

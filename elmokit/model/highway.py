@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.kernels.library import Kernels
-from elmokit.model.products import ReadyProducts, apply_linear, kernels_for, learns
+from elmokit.model.products import ProductCache, apply_linear, kernels_for, learns
 from elmokit.model.uncompiled import uncompiled
 
 
@@ -31,7 +31,7 @@ class Highway(nn.Module):
             nn.init.normal_(linear.weight, std=math.sqrt(1.0 / dim))
             nn.init.zeros_(linear.bias)
         nn.init.constant_(self.gate.bias, -2.0)  # starts near the identity
-        self.ready = ReadyProducts()
+        self.products = ProductCache()
 
     @uncompiled
     def forward(self, inputs_WF: Tensor) -> Tensor:
@@ -41,8 +41,8 @@ class Highway(nn.Module):
         if kernels is not None and learns(inputs_WF, *weights):
             mixed_WF: Tensor = _LearningMix.apply(kernels, inputs_WF.contiguous(), *weights)  # type: ignore[no-untyped-call]
             return mixed_WF
-        gate_WF = apply_linear(self.gate, inputs_WF, self.ready, name="gate")
-        transform_WF = apply_linear(self.transform, inputs_WF, self.ready, name="transform")
+        gate_WF = apply_linear(self.gate, inputs_WF, self.products, name="gate")
+        transform_WF = apply_linear(self.transform, inputs_WF, self.products, name="transform")
         if kernels is not None:
             return kernels.highway_forward(gate_WF, transform_WF, inputs_WF.contiguous())
         return torch.lerp(inputs_WF, torch.relu(transform_WF), torch.sigmoid(gate_WF))

@@ -23,7 +23,7 @@ from elmokit.model.packing import steps_of
 from elmokit.model.products import (
     MixedProduct,
     Product,
-    ReadyProducts,
+    ProductCache,
     TorchProduct,
     exact_product,
     rounded_product,
@@ -120,7 +120,7 @@ class LSTMLayer(nn.Module):
         self.projection = nn.Parameter(torch.empty(config.proj_dim, config.cell_dim)) if config.has_projection else None
         self.mixed = False  # whether it learns with products in bfloat16
         self._round = False
-        self._ready = ReadyProducts()
+        self._ready = ProductCache()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from elmokit.kernels.library import Kernels, load, pack_panels, quantise, round_to_int8
 
+Version = tuple[int, int]
+
 
 class Product(Protocol):
     """A matrix (G, P) that rows are multiplied with."""
@@ -84,31 +86,36 @@ class MixedProduct:
         out_bG += inputs_bP.bfloat16() @ self.weight_GP.t()
 
 
-class ReadyProducts:
-    """Products of a module's weights: by torch, or once they are packed by the kernels.
+class ProductCache:
+    """Products with a module's weights: by torch, or by the kernels once the module is packed.
 
-    Packed weights are copies, made at first use and again whenever a weight has changed. What is written through
-    ``.data`` changes a weight without a trace, so only those who own a model may pack it.
+    Packed weights are copies, made at first use and again whenever a weight has changed. A write through ``.data``
+    leaves no trace, so only the owner of a model may pack it.
     """
 
     def __init__(self) -> None:
         self.packed = False
-        self._made: dict[str, tuple[tuple[int, int], Product]] = {}
+        self._made: dict[str, tuple[Version, Product]] = {}
 
-    def __reduce__(self) -> tuple[type["ReadyProducts"], tuple[()]]:
-        """A copy, or what another machine gets, starts with none."""
-        return ReadyProducts, ()
+    def __reduce__(self) -> tuple[type["ProductCache"], tuple[()]]:
+        """Start empty in a copy, and on another machine."""
+        return ProductCache, ()
 
     def get(self, name: str, weight_GP: Tensor, make: Callable[[Tensor], Product]) -> Product:
-        """The product with a weight; one weight always has the same name and the same maker."""
+        """Return the product with a weight; one weight always has the same name and the same maker."""
         if not self.packed:
             return TorchProduct(weight_GP)
-        # A tensor made in inference mode has no version, and cannot be written to.
-        version = weight_GP.data_ptr(), 0 if weight_GP.is_inference() else weight_GP._version
+        version = version_of(weight_GP)
         made = self._made.get(name)
         if made is None or made[0] != version:
             made = self._made[name] = version, make(weight_GP)
         return made[1]
+
+
+def version_of(weight: Tensor) -> Version:
+    """Return what changes whenever a weight is replaced or written to."""
+    # A tensor made in inference mode has no version, and cannot be written to outside of it.
+    return weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
 
 def exact_product(weight_GP: Tensor) -> Product:
@@ -117,7 +124,7 @@ def exact_product(weight_GP: Tensor) -> Product:
     return TorchProduct(weight_GP) if kernels is None else PanelProduct(weight_GP, kernels)
 
 
-def apply_linear(linear: nn.Linear, inputs_bP: Tensor, ready: ReadyProducts, *, name: str = "") -> Tensor:
+def apply_linear(linear: nn.Linear, inputs_bP: Tensor, ready: ProductCache, *, name: str = "") -> Tensor:
     """The layer's outputs, (b, G).
 
     With packed weights a row's do not depend, to the last bit, on the rows beside it.

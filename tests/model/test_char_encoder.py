@@ -1,11 +1,14 @@
 """What the character encoder may skip without changing a vector."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 from elmokit.config import CharEncoderConfig
+from elmokit.kernels.library import available
 from elmokit.model import char_encoder
 from elmokit.model.char_encoder import CharEncoder
 from elmokit.text.chars import encode_words
@@ -132,3 +135,17 @@ def test_a_bias_alone_can_learn() -> None:
     encoder.projection.bias.requires_grad_(True)
     encoder(char_ids()).sum().backward()
     assert encoder.projection.bias.grad is not None
+
+
+@pytest.mark.skipif(not available(), reason="without kernels there are no tables")
+def test_tables_of_packed_weights_follow_when_a_filter_changes() -> None:
+    torch.manual_seed(0)
+    encoder = CharEncoder(CharEncoderConfig(char_dim=4, filters=((1, 8), (2, 8)), max_chars=10), 12)
+    ids = torch.randint(1, 262, (5, 10))
+    encoder.pack_weights()
+    with torch.no_grad():
+        before = encoder(ids)
+        encoder.convs[0].weight.mul_(3.0)
+        after = encoder(ids)
+        assert (after - before).abs().max() > 1e-3
+        torch.testing.assert_close(after, copy.deepcopy(encoder)(ids), atol=1e-5, rtol=0)
