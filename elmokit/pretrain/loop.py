@@ -14,7 +14,7 @@ from elmokit.errors import WeightsError
 from elmokit.model.directions import direction_threads
 from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.progress import EvaluationStarted, HeldOut, LogLine, Report, RunPlan, StepDone, curve_values
-from elmokit.pretrain.resume_check import check_resume
+from elmokit.pretrain.resume_check import check_length, check_resume
 from elmokit.pretrain.state import PretrainState, StepLoss
 from elmokit.runs.checkpoint import Checkpoint, clear_unfinished, load_newest
 from elmokit.runs.journal import open_journal
@@ -108,7 +108,9 @@ def _resume(state: PretrainState, run_dir: Path) -> list[tuple[StepLoss, float]]
 def _restore_newest(state: PretrainState, run_dir: Path) -> Checkpoint | None:
     newest = load_newest(run_dir / CHECKPOINTS)
     if newest is not None:
-        check_resume(newest.facts["follows"], state.resume_key(), folder=run_dir)
+        before = newest.facts["follows"]
+        check_resume(before, state.resume_key(), folder=run_dir)
+        check_length(before, state.recipe, state.corpus, step=newest.step, folder=run_dir)
         state.restore(newest)
     return newest
 

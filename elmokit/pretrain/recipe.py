@@ -64,8 +64,11 @@ class TrainingSettings(FrozenConfig):
     dropout: Share = 0.1
     optimizer: Literal["adagrad", "adam", "sgd"] = "adagrad"
     learning_rate: Positive = 0.2
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the learning rate falls after the warm-up: not at all, or to a twentieth at the end of the run."""
+    schedule: Literal["constant", "linear", "cosine", "constant-linear"] = "constant"
+    """Learning rate after the warmup: constant, or decaying to a twentieth at the end of the run.
+
+    ``constant-linear`` decays over the last fifth of the run. Until then the run can be made longer or shorter.
+    """
     warmup_steps: NonNegativeInt = 0
     clip_norm: Positive | None = 10.0
     precision: Literal["auto", "fp32", "bf16"] = "auto"

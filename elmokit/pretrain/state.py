@@ -1,6 +1,5 @@
 """A pretraining run between two steps: the model and everything else that the next step depends on."""
 
-import math
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
@@ -15,8 +14,9 @@ from elmokit.pretrain.batches import PretrainBatches
 from elmokit.pretrain.distributed import gather_rows, sum_gradients
 from elmokit.pretrain.dropout import RowDropout
 from elmokit.pretrain.optimizer import PretrainOptimizer
-from elmokit.pretrain.recipe import Recipe, TrainingSettings
+from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.resume_check import ResumeKey, precision_on, recipe_key
+from elmokit.pretrain.schedule import learning_rate, planned_steps
 from elmokit.pretrain.step import compute_gradients
 from elmokit.runs.checkpoint import Checkpoint
 from elmokit.runs.world import World
@@ -24,7 +24,6 @@ from elmokit.text.corpus import Corpus
 from elmokit.text.streams import Cursor
 from elmokit.text.vocab import Vocab
 
-LAST_SHARE = 0.05  # of the peak learning rate, at the end of a decaying schedule
 DIRECTION_KEYS = {"forward": 0, "backward": 1}
 DROPOUT_KEY = 1
 
@@ -178,26 +177,6 @@ class PretrainState:
         """Return the values that must be unchanged when the run is resumed."""
         fingerprints = {"text": self.corpus.fingerprint, "vocabulary": self.vocab.fingerprint}
         return recipe_key(self.recipe, self.world.device) | fingerprints
-
-
-def planned_steps(settings: TrainingSettings, corpus: Corpus) -> int | None:
-    """Return the number of steps of the run, or None if only hours end it."""
-    per_epoch = corpus.num_targets / (settings.num_rows * settings.unroll_steps)
-    ends = [settings.steps] if settings.steps is not None else []
-    if settings.epochs is not None:
-        ends.append(max(1, math.ceil(settings.epochs * per_epoch)))
-    return min(ends, default=None)
-
-
-def learning_rate(settings: TrainingSettings, step: int, num_steps: int | None) -> float:
-    """Return the learning rate of a step, counted from 0."""
-    if step < settings.warmup_steps:
-        return settings.learning_rate * (step + 1) / settings.warmup_steps
-    if settings.schedule == "constant" or num_steps is None:
-        return settings.learning_rate
-    done = (step - settings.warmup_steps) / max(1, num_steps - settings.warmup_steps)
-    falling = 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-    return settings.learning_rate * (LAST_SHARE + (1 - LAST_SHARE) * falling)
 
 
 def _by_kind(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:

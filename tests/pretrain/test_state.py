@@ -1,7 +1,6 @@
 """Whole runs on a toy text: what they learn, how they stop, and how they go on."""
 
 import json
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from elmokit.pretrain.loop import train
 from elmokit.pretrain.progress import EvaluationStarted, HeldOut, LogLine, RunPlan, StepDone
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.resume_check import check_resume
-from elmokit.pretrain.state import PretrainState, learning_rate, planned_steps
+from elmokit.pretrain.state import PretrainState
 from elmokit.runs.checkpoint import checkpoints, load_newest
 from elmokit.runs.layout import CHECKPOINTS, LOG
 from elmokit.runs.log import RunLog
@@ -306,22 +305,3 @@ def test_the_global_random_state_is_left_alone(tmp_path: Path) -> None:
     torch.manual_seed(1)
     toy_state(tmp_path, toy_recipe())
     assert torch.equal(torch.rand(3), expected)
-
-
-def test_epochs_count_every_target_once(tmp_path: Path) -> None:
-    state = toy_state(tmp_path, toy_recipe(steps=None, epochs=2))
-    per_step = 4 * 5
-    assert state.num_steps == math.ceil(2 * state.corpus.num_targets / per_step)
-    both = toy_recipe(epochs=2, steps=3).training
-    assert planned_steps(both, state.corpus) == 3
-
-
-def test_the_rate_rises_then_falls_to_a_twentieth() -> None:
-    for schedule in ("linear", "cosine"):
-        settings = toy_recipe(schedule=schedule, warmup_steps=4, steps=104, learning_rate=2.0).training
-        rates = [learning_rate(settings, step, 104) for step in range(105)]
-        assert rates[:4] == [0.5, 1.0, 1.5, 2.0]
-        assert rates[4:] == sorted(rates[4:], reverse=True)
-        assert rates[-1] == pytest.approx(0.1)
-    constant = toy_recipe(learning_rate=2.0).training
-    assert {learning_rate(constant, step, 30) for step in range(30)} == {2.0}
