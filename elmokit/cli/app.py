@@ -1,4 +1,4 @@
-"""The command itself: its name, its exit codes, and how every failure becomes one line."""
+"""The command itself: its exit codes, and one line per failure."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from elmokit.errors import ElmokitError
 
 FAILED, INTERRUPTED = 1, 130
 OUT_OF_MEMORY = "out of memory; use smaller batches (--batch-size, --rows, training.num_rows), or split long lines"
-SIGNS_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory")  # torch's, on a GPU and on the CPU
+SIGNS_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory")  # torch's errors, on a GPU and on the CPU
 
 app = sub_app("ELMo on PyTorch: contextual word vectors from every layer of a character biLM.", name="elmokit")
 
@@ -46,10 +46,10 @@ def run(args: list[str]) -> int:
         return _fail(f"{error.format_message()} (see: {command_path} --help)", USAGE, debug=debug)
     except KeyboardInterrupt as error:
         if not is_first_process():
-            return INTERRUPTED  # of several processes, one says so
+            return INTERRUPTED  # one message for all ranks
         return _fail("; ".join(["interrupted", *map(str, error.args)]), INTERRUPTED, debug=debug)
     except BrokenPipeError:
-        # Whoever read has had enough. What is still in the buffer must not be written at exit.
+        # The reader has left. The rest of the buffer must not be written at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except ElmokitError as error:
@@ -57,7 +57,7 @@ def run(args: list[str]) -> int:
     except MemoryError:
         return _fail(OUT_OF_MEMORY, FAILED, debug=debug)
     except OSError as error:
-        if error.errno == errno.ENOSPC and not error.filename:  # mostly standard output's: files are told by name
+        if error.errno == errno.ENOSPC and not error.filename:  # mostly stdout: errors of files have a name
             return _fail("cannot write: no space is left; free some, or write elsewhere", FAILED, debug=debug)
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", FAILED, debug=debug)
@@ -83,12 +83,12 @@ def elmokit(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """ELMo on PyTorch: contextual word vectors from every layer of a character biLM."""
-    del version, debug  # the first was answered, and `run` has seen the second
+    del version, debug  # handled by the callback and by `run`
 
 
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
-    """Show what the library warns of as a line each, without the line of code."""
+    """Show each warning of the library as one line, without the line of code."""
 
     def show(
         message: Warning | str,

@@ -9,7 +9,7 @@ import typer
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
 from elmokit.cli.messages import say
-from elmokit.cli.options import ModelFiles, State, model_source
+from elmokit.cli.options import MODEL_HELP, ModelFiles, State, model_source
 
 
 @verb(app)
@@ -52,21 +52,53 @@ def export(
         say(f"{output}: within {check_onnx(output, source, state=state):.0e} of PyTorch")
 
 
-@verb(app)
+@verb(app, runs_bare=True)
 def info(
-    model: ModelFiles,
+    model: Annotated[list[str] | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Describe a model: its layers, sizes, parameters and files."""
-    source = model_source(model)
-    from elmokit.weights.description import describe_model
+    """Describe a model, or without one the installation.
 
-    described = describe_model(source)
+    A model: its layers, sizes, parameters and files. The installation: versions, kernels, cores and bundled models.
+    """
+    if model:
+        from elmokit.weights.description import describe_model
+
+        described = describe_model(model_source(model))
+    else:
+        described = _describe_installation()
     if as_json:
         typer.echo(json.dumps(described, indent=2))
     else:
         _print_table(described)
+
+
+def _describe_installation() -> dict[str, dict[str, Any]]:
+    """Return what a bug report needs: versions, machine, kernels and models."""
+    import platform
+
+    import torch
+
+    from elmokit import __version__
+    from elmokit.kernels.library import load
+    from elmokit.runs.provenance import describe_machine
+    from elmokit.weights.bundled import BUNDLED, list_packages
+
+    kernels = load()
+    return {
+        "versions": {"elmokit": __version__, "python": platform.python_version(), "torch": str(torch.__version__)},
+        "machine": {
+            "processor": describe_machine(),
+            "torch_threads": torch.get_num_threads(),
+            "compiled_kernels": None if kernels is None else kernels.isa,
+            "cuda": torch.cuda.is_available(),
+        },
+        "models": {
+            "bundled": ", ".join(sorted(path.name for path in BUNDLED.iterdir() if path.is_dir())),
+            "in_packages": ", ".join(list_packages()) or None,
+        },
+    }
 
 
 def _print_table(described: dict[str, dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""How neighbours look: the word in its context on a terminal, tab-separated elsewhere, JSON for machines."""
+"""Display of neighbors: the word in its context on a terminal, tab-separated elsewhere, or JSON."""
 
 import json
 import sys
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
+
+from elmokit.cli.printing import printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -17,12 +19,12 @@ if TYPE_CHECKING:
 HEADINGS = ("query", "rank", "similarity", "line", "position", "token", "sentence")
 STATIC = "static"
 CUT = "…"
-NARROWEST = 10  # columns on either side of the word, however narrow the terminal
+MIN_SIDE = 10  # columns on either side of the word, however narrow the terminal
 
 
 @dataclass(frozen=True)
 class Found:
-    """All that was found for a word; static neighbours are None where they were not asked for."""
+    """Neighbors of a word; ``static`` is None if static neighbors were not requested."""
 
     word: str
     layer: int | str
@@ -31,7 +33,7 @@ class Found:
 
 
 def show_neighbors(found: Found, *, as_json: bool) -> None:
-    """Print what was found as fits where standard output goes."""
+    """Print neighbors in the format for stdout: a terminal, a pipe, or JSON."""
     if as_json:
         _print_json(found)
     elif sys.stdout.isatty():
@@ -42,7 +44,7 @@ def show_neighbors(found: Found, *, as_json: bool) -> None:
 
 def _print_json(found: Found) -> None:
     for neighborhood in found.neighborhoods:
-        said = {
+        record = {
             "word": found.word,
             "layer": found.layer,
             **_as_dict(neighborhood.query),
@@ -52,8 +54,8 @@ def _print_json(found: Found) -> None:
             ],
         }
         if found.static is not None:
-            said["static_neighbors"] = [{"similarity": one.similarity, "token": one.word} for one in found.static]
-        typer.echo(json.dumps(said, ensure_ascii=False))
+            record["static_neighbors"] = [{"similarity": one.similarity, "token": one.word} for one in found.static]
+        typer.echo(json.dumps(record, ensure_ascii=False))
 
 
 def _as_dict(occurrence: "Occurrence") -> dict[str, object]:
@@ -61,7 +63,7 @@ def _as_dict(occurrence: "Occurrence") -> dict[str, object]:
 
 
 def _print_tabs(found: Found) -> None:
-    """A row a neighbour; rank 0 is the query itself."""
+    """Print one row per neighbor; rank 0 is the query itself."""
     typer.echo("\t".join(HEADINGS))
     for rank, one in enumerate(found.static or (), start=1):
         typer.echo("\t".join((STATIC, str(rank), f"{one.similarity:.4f}", "", "", one.word, "")))
@@ -74,19 +76,19 @@ def _print_tabs(found: Found) -> None:
 
 
 def _print_tables(found: Found) -> None:
-    """A block a query, the words under each other; every line is cut to the terminal's width."""
+    """Print one block per query with the words aligned; lines are cut to the terminal's width."""
     from rich.cells import cell_len
     from rich.console import Console
 
     console = Console(highlight=False)
     if found.static is not None:
         listed = ", ".join(f"{one.word} {one.similarity:.3f}" for one in found.static)
-        console.print(_text("").append(_safe(found.word), "bold").append(_safe(f", whatever its context: {listed}")))
+        console.print(_text("").append(printable(found.word), "bold").append(printable(f", in any context: {listed}")))
     for number, neighborhood in enumerate(found.neighborhoods):
         query, near = neighborhood.query, neighborhood.neighbors
         tokens = [query.token, *(one.occurrence.token for one in near)]
-        widest = max(cell_len(_safe(token)) for token in tokens)
-        side = max((console.width - widest - len("similar    line  ")) // 2, NARROWEST)
+        widest = max(cell_len(printable(token)) for token in tokens)
+        side = max((console.width - widest - len("similar    line  ")) // 2, MIN_SIDE)
         rows = [_row("", query, side, style="bold reverse")]
         rows += [_row(f"{one.similarity:.3f}", one.occurrence, side, style="bold") for one in near]
         if number or found.static is not None:
@@ -95,11 +97,11 @@ def _print_tables(found: Found) -> None:
         for row in rows:
             console.print(row, no_wrap=True, overflow="ellipsis", crop=True)
         if not near:
-            console.print("No other place in the text.")
+            console.print("No neighbors outside the query's own sentence.")
 
 
 def _row(similarity: str, occurrence: "Occurrence", side: int, *, style: str) -> "Text":
-    """The word with as many whole tokens on either side as fit; what is left out shows as an ellipsis."""
+    """Return the word with as many whole tokens on either side as fit, and an ellipsis for the rest."""
     from rich.cells import cell_len
 
     before, after = occurrence.tokens[: occurrence.position], occurrence.tokens[occurrence.position + 1 :]
@@ -107,16 +109,16 @@ def _row(similarity: str, occurrence: "Occurrence", side: int, *, style: str) ->
     right = " ".join(_fitting(after, side - 1))
     number = "" if occurrence.sentence is None else str(occurrence.sentence)
     row = _text(f"{similarity:>7}  {number:>6}  {'':{side - 1 - cell_len(left)}}{left} ")
-    return row.append(_safe(occurrence.token), style).append(f" {right}")
+    return row.append(printable(occurrence.token), style).append(f" {right}")
 
 
 def _fitting(tokens: Sequence[str], width: int) -> list[str]:
-    """The first tokens that fit into so many columns, with spaces between them; an ellipsis if not all do."""
+    """Return the first tokens that fit into ``width`` columns, and an ellipsis if some do not."""
     from rich.cells import cell_len
 
     fitting: list[str] = []
     used = -1
-    for left, token in zip(range(len(tokens) - 1, -1, -1), map(_safe, tokens), strict=True):
+    for left, token in zip(range(len(tokens) - 1, -1, -1), map(printable, tokens), strict=True):
         used += 1 + cell_len(token)
         if used + (len(f" {CUT}") if left else 0) > width:
             return [*fitting, CUT]
@@ -127,9 +129,4 @@ def _fitting(tokens: Sequence[str], width: int) -> list[str]:
 def _text(content: str) -> "Text":
     from rich.text import Text
 
-    return Text(_safe(content))
-
-
-def _safe(content: str) -> str:
-    """Text without what would move the cursor or change the terminal."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in content)
+    return Text(printable(content))

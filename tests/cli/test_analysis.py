@@ -56,7 +56,7 @@ def conllu(tokens: list[str]) -> str:
 
 
 def as_rows(found: list[Neighborhood]) -> list[tuple[str, ...]]:
-    """What stands in a pipe."""
+    """Return tab-separated rows by their headings."""
     rows = []
     for number, one in enumerate(found, start=1):
         near = [(1.0, one.query), *((neighbor.similarity, neighbor.occurrence) for neighbor in one.neighbors)]
@@ -154,7 +154,7 @@ def test_a_terminal_sets_the_words_under_each_other_in_80_columns(folder, model,
     (folder / "a.txt").write_text("\n".join(lines))
     args = ["neighbors", "river", "--in", "a.txt", "-m", model, "--tokenized", "--context", f"{long} river {long}"]
     shown = run_on_terminal([*args, "--same-word", "--vectors", "glove.npz", "-k", "3"], monkeypatch)
-    assert shown[0].startswith("river, whatever its context: ")
+    assert shown[0].startswith("river, in any context: ")
     assert shown[1:3] == ["", "similar    line"]
     query, *near = shown[3:]
     assert query.split() == "… word27 word28 word29 river word0 word1 word2 word3 …".split()
@@ -169,7 +169,7 @@ def test_a_terminal_sets_the_words_under_each_other_in_80_columns(folder, model,
 
 def test_a_terminal_says_where_there_is_nothing(model, monkeypatch):
     args = ["neighbors", "church", "--in", "text.txt", "-m", model, "--tokenized", "--same-word"]
-    assert run_on_terminal(args, monkeypatch)[-1] == "No other place in the text."
+    assert run_on_terminal(args, monkeypatch)[-1] == "No neighbors outside the query's own sentence."
 
 
 # probe
@@ -212,7 +212,7 @@ FAILURES = {
         [*ARGS, "-m", "MODEL", "--context", "a boat"],
         "'river' is not a token of the context 'a boat'",
     ),
-    "no layer": ([*ARGS, "-m", "MODEL", "--layer", "3"], "layer 3; expected 'mean' or a number from 0 to 2"),
+    "no layer": ([*ARGS, "-m", "MODEL", "--layer", "3"], "layer 3; expected 'mean', 0 to 2"),
     "a strange layer": ([*ARGS, "-m", "MODEL", "--layer", "top"], "layer 'top'; expected mean or a layer's number"),
     "stream": (["neighbors", "a", "--in", "-", "-m", "MODEL"], "a stream can be read only once"),
     "a pipe": (["neighbors", "a", "--in", "pipe", "-m", "MODEL"], "a stream can be read only once"),

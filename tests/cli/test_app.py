@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 from elmokit import __version__, cli
 from elmokit.cli import messages
 from elmokit.embed.embedder import Embedder
+from elmokit.kernels.library import load
 from elmokit.text.vocab import Vocab
 from elmokit.weights.folder import load_softmax, save_folder
 from elmokit.weights.saved import SavedSoftmax
@@ -100,9 +101,10 @@ def test_other_formats_do_not_go_to_standard_output(folder, model, capfd):
     assert "format 'npy' cannot go to standard output" in capfd.readouterr().err
 
 
-def test_an_empty_file_gives_an_empty_result(folder, model):
+def test_an_empty_file_gives_an_empty_result_and_a_warning(folder, model, capfd):
     (folder / "empty.txt").touch()
     assert cli.run(["embed", "empty.txt", "-o", "out.npy", "-m", model]) == 0
+    assert capfd.readouterr().err == "elmokit: warning: no words in the input; out.npy has no vectors\n"
     assert np.load("out.npy").shape == (0, 2, 8)
     assert np.load("out.offsets.npy").tolist() == [0]
 
@@ -286,6 +288,21 @@ def test_info_is_a_table_or_json(model, capfd, monkeypatch):
         file.visititems(lambda _, item: sizes.append(item.size) if isinstance(item, h5py.Dataset) else None)
     assert facts["parameters"]["all"] == sum(sizes)
     assert facts["files"]["weights.hdf5"]["bytes"] == Path(model, "weights.hdf5").stat().st_size
+
+
+def test_info_without_a_model_describes_the_installation(capfd):
+    assert cli.run(["info", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["versions"]["elmokit"] == __version__
+    assert found["versions"]["torch"] == torch.__version__
+    kernels = load()
+    assert found["machine"]["compiled_kernels"] == (None if kernels is None else kernels.isa)
+    assert found["machine"]["torch_threads"] == torch.get_num_threads()
+    assert "en-small" in found["models"]["bundled"]
+    assert cli.run(["info"]) == 0
+    out = capfd.readouterr().out
+    assert "compiled kernels" in out
+    assert "en-small" in out
 
 
 def test_an_unexpected_error_is_one_line(model, capfd, monkeypatch):

@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 
 def run_on_terminal(args: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a terminal of 80 columns without colours shows."""
+    """Return the lines that a terminal of 80 columns without colors shows."""
     monkeypatch.setenv("TERM", "dumb")
     with contextlib.redirect_stdout(Terminal()) as terminal:
         assert cli.run(args) == 0
