@@ -27,7 +27,7 @@ DATA, KEYS = ".data.xml", ".gold.key.txt"
 def read_texts(path: str | Path) -> Iterator[str]:
     """Yield the texts of a data file; .gz and .xz are unpacked."""
     path = Path(path)
-    lines = read_lines([path])  # raises for a missing file at the call
+    lines = read_lines([path], or_latin1=True)  # raises for a missing file at the call
     name = path.name.removesuffix(".gz").removesuffix(".xz").lower()
     first = "" if ".tar" in path.suffixes else next((line.text for line in lines if line.text.strip()), "")
     for name_pattern, line_pattern, read in FORMATS:
@@ -37,7 +37,7 @@ def read_texts(path: str | Path) -> Iterator[str]:
 
 
 def _read_plain(path: Path) -> Iterator[str]:
-    return (cell for line in read_lines([path]) for cell in line.text.split("\t") if cell.strip())
+    return (cell for line in read_lines([path], or_latin1=True) for cell in line.text.split("\t") if cell.strip())
 
 
 def _join(sentences: Iterable[tuple[str, ...]]) -> Iterator[str]:
