@@ -47,6 +47,7 @@ from elmokit.pretrain.optimizer import PretrainOptimizer
 from elmokit.pretrain.recipe import TrainingSettings
 from elmokit.pretrain.step import compute_gradients
 from elmokit.text.preparation import prepare_corpus
+from elmokit.text.rules import TextRules
 from elmokit.text.vocab import Vocab
 
 UNROLL, NUM_NEGATIVES, NUM_WORDS = 20, 8192, 100_000
@@ -211,7 +212,7 @@ def main() -> None:
         text.write_text(
             "".join(" ".join(s) + "\n" for s in islice(read_sentences(arguments.text), NUM_SENTENCES)), "utf-8"
         )
-        corpus = prepare_corpus([text], Path(folder) / "corpus", tokenized=True)
+        corpus = prepare_corpus([text], Path(folder) / "corpus", rules=TextRules(tokenized=True))
         filler = (f"filler{number}" for number in range(NUM_WORDS))
         words = [*corpus.word_counts(), *filler]
         vocab = Vocab(["<S>", "</S>", "<UNK>", *words[: NUM_WORDS - 3]])

@@ -93,6 +93,7 @@ def vocab(
     from elmokit.atomic import atomic_file
     from elmokit.text.counting import count_words
     from elmokit.text.lines import find_inputs
+    from elmokit.text.rules import TextRules
     from elmokit.text.vocab import Vocab
 
     if output.is_dir():
@@ -100,10 +101,7 @@ def vocab(
     counted = count_words(
         find_inputs(files),
         beside=output,
-        tokenized=tokenized,
-        split=split,
-        wrapped=wrapped,
-        language=language,
+        rules=TextRules(tokenized=tokenized, split=split, wrapped=wrapped, language=language),
         num_workers=num_workers(workers),
     )
     words = Vocab.from_counts(counted.words, max_size=max_size, min_count=min_count)

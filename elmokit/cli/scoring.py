@@ -104,16 +104,14 @@ def perplexity(
         from elmokit.score.saved_lm import load_language_model
         from elmokit.text.lines import find_inputs
         from elmokit.text.preparation import prepare_corpus
+        from elmokit.text.rules import TextRules
 
         loaded = load_language_model(model)
         loaded.model.bilm.pack_weights()
         corpus = prepare_corpus(
             find_inputs(files),
             Path(folder) / "text",
-            tokenized=tokenized,
-            split=split,
-            wrapped=wrapped,
-            language=language,
+            rules=TextRules(tokenized=tokenized, split=split, wrapped=wrapped, language=language),
             max_chars=loaded.model.bilm.config.char_encoder.max_chars,
             num_workers=num_workers(workers),
             progress=preparation_progress(shown),
@@ -164,10 +162,11 @@ def score(
     with show_progress("loading the model", has_output=not totals) as shown:
         from elmokit.score.scoring import Scorer
         from elmokit.text.lines import find_inputs, read_lines
+        from elmokit.text.rules import TextRules
 
         paths = find_inputs(files)
         lines = read_lines(paths)
-        split = _splitter(language, tokenized=tokenized)
+        rules = TextRules(tokenized=tokenized, language=language)  # an unknown language raises before loading
         scorer = Scorer.from_pretrained(model, state=state)
         shown.begin("scoring", unit="sentences", work_unit="words")
         window_words = 1 if _is_answered_line_by_line(paths) else WINDOW_WORDS
@@ -179,7 +178,7 @@ def score(
 
         sums = ScoreTotals()
         display = None if totals else display_for(choose_view(tokens=tokens, places=bool(top_k), as_json=as_json))
-        for scored in _scored(scorer, _sentences(lines, split), window_words=window_words, top_k=top_k):
+        for scored in _scored(scorer, _sentences(lines, rules.tokens), window_words=window_words, top_k=top_k):
             sums.add(scored.score)
             if display is not None:
                 display.show(scored)
@@ -202,16 +201,6 @@ def _check_nbest(*, nbest: bool, best: bool, lm_weight: float | None, others: bo
 def _check_top_k(top_k: int | None, *, num_words: int) -> None:
     if top_k is not None and top_k > num_words:
         raise InputError(f"--top-k {top_k}; expected at most {num_words:,}, the words of the model")
-
-
-def _splitter(language: str, *, tokenized: bool) -> Callable[[str], list[str]]:
-    """Return the function that turns a line into tokens. An unknown language raises before the model is loaded."""
-    from elmokit.text.tokens import tokenize
-
-    if tokenized:
-        return str.split
-    tokenize("", language=language)
-    return lambda text: tokenize(text, language=language)
 
 
 def _is_answered_line_by_line(paths: list[str]) -> bool:

@@ -186,7 +186,7 @@ def predict(
     lines = read_lines(paths)  # looks for the files before the models are loaded
     models = load_models(name, [model, *(ensemble or [])])
     task, expected = models[0].task, TASKS[name].prompt
-    rules = TextRules(tokenized=tokenized, language=language)
+    rules = TextRules(tokenized=tokenized, split=not tokenized, language=language)
     is_typed = STDIN in paths and sys.stdin.isatty()
     if is_typed:
         say(f"type {expected}; Ctrl-D ends")

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from elmokit.config import BiLMConfig, FrozenConfig
+from elmokit.text.rules import TextRules
 
 FULL_SOFTMAX_UP_TO = 10_000  # words; above that sampling is faster and, for the same hours, better
 
@@ -28,6 +29,11 @@ class DataSettings(FrozenConfig):
     wrapped: bool = False
     """Lines of raw text are broken at a width, and blank lines end paragraphs, to be split into sentences."""
     language: str = "en"
+
+    @property
+    def rules(self) -> TextRules:
+        """Rules that split the text into sentences and tokens."""
+        return TextRules(tokenized=self.tokenized, split=self.split, wrapped=self.wrapped, language=self.language)
 
 
 class VocabSettings(FrozenConfig):

@@ -61,10 +61,7 @@ class TextFiles:
         return prepare_corpus(
             files,
             folder,
-            tokenized=self.data.tokenized,
-            split=self.data.split,
-            wrapped=self.data.wrapped,
-            language=self.data.language,
+            rules=self.data.rules,
             max_chars=self.max_chars,
             num_workers=self.num_workers,
             progress=self.progress,

@@ -15,12 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.errors import OutputError
-from elmokit.text.corpus import CorpusSettings
 from elmokit.text.exclusion import ExclusionIndex, LeftOutSentence
 from elmokit.text.lines import Line
-from elmokit.text.paragraphs import unwrap
-from elmokit.text.sentences import split_sentences
-from elmokit.text.tokens import tokenize
+from elmokit.text.rules import TextRules
 
 CHUNK_CHARS = 1 << 18  # of text, tokenized together
 CHUNKS_AHEAD = 3  # per worker, read before they are needed
@@ -50,37 +47,30 @@ def read_chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
         yield chunk
 
 
-def _encode(texts: list[str], settings: CorpusSettings, index: ExclusionIndex | None) -> EncodedChunk:
+def _encode(texts: list[str], rules: TextRules, index: ExclusionIndex | None) -> EncodedChunk:
     ids: dict[str, int] = {}
     tokens: list[int] = []
     lengths: list[int] = []
-    sentences = [sentence for text in texts for sentence in _sentences(text, settings)]
+    sentences = [sentence for text in texts for sentence in rules.sentences(text)]
     left_out: list[LeftOutSentence] = []
     if index is not None:
         sentences, left_out = index.divide(sentences)
     for sentence in sentences:
-        words = sentence.split() if settings.tokenized else tokenize(sentence, language=settings.language)
-        if words:
+        if words := rules.tokens(sentence):
             lengths.append(len(words))
             tokens.extend([ids.setdefault(word, len(ids)) for word in words])
     return EncodedChunk(list(ids), np.array(tokens, dtype=np.uint32), np.array(lengths, dtype=np.uint32), left_out)
 
 
-def _sentences(text: str, settings: CorpusSettings) -> list[str]:
-    if settings.wrapped:
-        text = unwrap(text)
-    return split_sentences(text, language=settings.language) if settings.split or settings.wrapped else [text]
-
-
 def encode_in_order(
-    chunks: Iterable[list[Line]], settings: CorpusSettings, index: ExclusionIndex | None, num_workers: int
+    chunks: Iterable[list[Line]], rules: TextRules, index: ExclusionIndex | None, num_workers: int
 ) -> Iterator[tuple[list[Line], EncodedChunk]]:
     """Yield every chunk and its encoding, without the sentences that ``index`` finds."""
     chunks = iter(chunks)
     first = list(islice(chunks, 2))
     if num_workers == 1 or len(first) < 2:  # for one chunk, processes are not worth their start
         for chunk in chain(first, chunks):
-            yield chunk, _encode([line.text for line in chunk], settings, index)
+            yield chunk, _encode([line.text for line in chunk], rules, index)
         return
     # Spawned, not forked: the caller may have threads (torch has), and a fork can hang on them.
     context = multiprocessing.get_context("spawn")
@@ -88,7 +78,7 @@ def encode_in_order(
     pending: deque[tuple[list[Line], Future[EncodedChunk]]] = deque()
     try:
         for chunk in chain(first, chunks):
-            pending.append((chunk, pool.submit(_encode_in_worker, [line.text for line in chunk], settings)))
+            pending.append((chunk, pool.submit(_encode_in_worker, [line.text for line in chunk], rules)))
             if len(pending) > num_workers * CHUNKS_AHEAD:  # a bound on what is in memory
                 oldest, result = pending.popleft()
                 yield oldest, result.result()
@@ -105,8 +95,8 @@ def encode_in_order(
 _worker_index: ExclusionIndex | None = None  # sent once per worker, not once per chunk
 
 
-def _encode_in_worker(texts: list[str], settings: CorpusSettings) -> EncodedChunk:
-    return _encode(texts, settings, _worker_index)
+def _encode_in_worker(texts: list[str], rules: TextRules) -> EncodedChunk:
+    return _encode(texts, rules, _worker_index)
 
 
 def _start_worker(index: ExclusionIndex | None) -> None:

@@ -55,11 +55,11 @@ class ExcludedFile(FrozenConfig):
 
 
 class CorpusSettings(FrozenConfig):
-    """How text becomes sentences of words."""
+    """The text's rules, and the length of spellings, as on disk."""
 
     tokenized: bool
     split: bool
-    wrapped: bool = False  # corpora from before it was known are none
+    wrapped: bool = False  # older corpora have no such key
     language: str
     max_chars: int
 

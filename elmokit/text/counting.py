@@ -8,11 +8,12 @@ from pathlib import Path
 
 from elmokit.errors import OutputError
 from elmokit.text.preparation import prepare_corpus
+from elmokit.text.rules import TextRules
 
 
 @dataclass(frozen=True)
 class WordCounts:
-    """What was counted."""
+    """Word counts of a text."""
 
     words: dict[str, int]
     """Every distinct word, the most frequent first."""
@@ -24,15 +25,12 @@ def count_words(
     files: Iterable[str | Path],
     *,
     beside: str | Path,
-    tokenized: bool,
-    split: bool,
-    wrapped: bool,
-    language: str,
+    rules: TextRules,
     num_workers: int,
 ) -> WordCounts:
-    """Count the words of text files; what is too large for memory is written beside ``beside`` meanwhile.
+    """Count the words of text files; a temporary folder next to ``beside`` holds what is too large for memory.
 
-    The other arguments are those of `elmokit.text.preparation.prepare_corpus`, which splits the text for a run too.
+    The other arguments are those of `elmokit.text.preparation.prepare_corpus`.
     """
     place = Path(os.path.realpath(beside)).parent
     try:
@@ -40,15 +38,7 @@ def count_words(
     except OSError as error:
         raise OutputError(f"{beside}: cannot be written: {error.strerror}; write elsewhere") from error
     with folder as name:
-        corpus = prepare_corpus(
-            files,
-            Path(name) / "text",
-            tokenized=tokenized,
-            split=split,
-            wrapped=wrapped,
-            language=language,
-            num_workers=num_workers,
-        )
+        corpus = prepare_corpus(files, Path(name) / "text", rules=rules, num_workers=num_workers)
         counted = WordCounts(corpus.word_counts(), corpus.num_tokens, corpus.num_sentences)
         del corpus  # some disks keep files that are mapped
     return counted

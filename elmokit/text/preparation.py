@@ -8,6 +8,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,7 @@ from elmokit.text.exclusion import RULE as EXCLUSION_RULE
 from elmokit.text.exclusion import Exclusion, LeftOut
 from elmokit.text.grouping import windows
 from elmokit.text.lines import STDIN, Line, read_lines
-from elmokit.text.paragraphs import join_wrapped
-from elmokit.text.tokens import tokenize
+from elmokit.text.rules import RAW_LINES, TextRules
 
 TOKENS_AT_ONCE = 1 << 22
 WORDS_AT_ONCE = 1 << 16
@@ -35,10 +35,7 @@ def prepare_corpus(
     files: Iterable[str | Path],
     folder: str | Path,
     *,
-    tokenized: bool = False,
-    split: bool = False,
-    wrapped: bool = False,
-    language: str = "en",
+    rules: TextRules = RAW_LINES,
     max_chars: int = 50,
     num_workers: int = 1,
     progress: Callable[[int], None] | None = None,
@@ -48,16 +45,13 @@ def prepare_corpus(
 ) -> Corpus:
     """Turn text files, plain, .gz or .xz, into a prepared corpus in ``folder``.
 
-    A line is a sentence, or with ``split`` a paragraph of several. With ``wrapped``, lines are broken at a width, and
-    blank lines end paragraphs of several sentences. Raw text is tokenised by the rules of ``language``.
-    ``tokenized`` text is split on white space, all that Unicode counts as such, and else taken as it is. Blank lines
-    are skipped. The result is the same for any ``num_workers``. ``progress`` is called with the number of characters
-    done so far.
+    Blank lines are skipped. The result is the same for any ``num_workers``. ``progress`` is called with the number of
+    characters done so far.
 
     A folder that has the same text under the same settings is opened at once. A folder with another corpus is
-    replaced when the new one is whole. ``accept`` is called before that with the new one's fingerprint, and can
-    raise an error. With ``may_be_gone`` a file that is not there any more is taken to be what the folder was prepared
-    from, and a warning says so.
+    replaced when the new one is whole. ``accept`` is called before that with the new one's fingerprint, and may
+    raise. With ``may_be_gone`` a missing file is assumed to be the one that the folder was prepared from; a warning
+    is issued.
 
     Sentences that ``exclude`` finds are left out, counted per file, and listed in ``left_out.tsv``.
     """
@@ -65,7 +59,7 @@ def prepare_corpus(
     excluded_names = list(exclude.files) if exclude is not None else []
     gone = _gone([*names, *excluded_names], folder) if may_be_gone else {}
     lines = read_lines([name for name in names if name not in gone])
-    settings = CorpusSettings(tokenized=tokenized, split=split, wrapped=wrapped, language=language, max_chars=max_chars)
+    settings = CorpusSettings(**asdict(rules), max_chars=max_chars)
     _check(names, settings, num_workers)
     read_lines([name for name in excluded_names if name not in gone])  # checks that they exist
     sources, excluded = (tuple(gone.get(name) or _describe(name) for name in some) for some in (names, excluded_names))
@@ -78,10 +72,10 @@ def prepare_corpus(
         return corpus
     read_lines(gone)  # refuses them: what is prepared anew must be there
     with atomic_folder(folder, replace=(folder / META_FILE).is_file()) as partial_dir:
-        chunks = read_chunks(join_wrapped(lines) if wrapped else lines)
+        chunks = read_chunks(rules.paragraphs(lines))
         index = exclude.build_index() if exclude is not None else None
         with LeftOut(partial_dir / LEFT_OUT_FILE, excluded) as left_out:
-            encoded = left_out.track(encode_in_order(chunks, settings, index, num_workers))
+            encoded = left_out.track(encode_in_order(chunks, rules, index, num_workers))
             words = _write_sentences(partial_dir, encoded, progress)
         if not words:
             advice = " and that are not excluded" if left_out.num_sentences else ""
@@ -120,15 +114,10 @@ def _check(names: list[str], settings: CorpusSettings, num_workers: int) -> None
     for name in names:
         if Path(name).exists() and not Path(name).is_file():
             raise InputError(f"{name}: is not a plain file, and text is read twice; write it to a file first")
-    for name in ("split", "wrapped"):
-        if settings.tokenized and getattr(settings, name):
-            raise InputError(f"tokenised text has one sentence a line already; leave out {name} or tokenized")
     if settings.max_chars < MIN_CHARS:
         raise InputError(f"max_chars is {settings.max_chars}; it must be {MIN_CHARS} or more")
     if num_workers < 1:
         raise InputError(f"num_workers is {num_workers}; it must be 1 or more")
-    if not settings.tokenized:
-        tokenize("", language=settings.language)  # refuses an unknown language before anything is read
 
 
 # What there is

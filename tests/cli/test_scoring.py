@@ -24,6 +24,7 @@ from elmokit.score.perplexity import measure
 from elmokit.score.saved_lm import load_language_model, save_language_model
 from elmokit.score.scoring import Scorer
 from elmokit.text.preparation import prepare_corpus
+from elmokit.text.rules import TextRules
 from elmokit.text.vocab import SPECIAL_WORDS, Vocab
 
 SENTENCES = [line.split() for line in TEXT.splitlines()]
@@ -61,7 +62,7 @@ def test_perplexity_is_what_the_library_measures(folder, model, capfd):
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [line["state"] for line in lines] == ["reset", "warm", "carry"]
     loaded = load_language_model(model)
-    corpus = prepare_corpus(["text.txt"], folder / "prepared", tokenized=True, max_chars=12)
+    corpus = prepare_corpus(["text.txt"], folder / "prepared", rules=TextRules(tokenized=True), max_chars=12)
     for line in lines:
         found = measure(loaded.model, corpus, loaded.vocab, state=line["state"], warm=loaded.start_state)
         assert line["forward"] == pytest.approx(found.forward)

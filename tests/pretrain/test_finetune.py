@@ -28,6 +28,7 @@ from elmokit.score.perplexity import measure
 from elmokit.score.saved_lm import load_language_model, save_language_model
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
+from elmokit.text.rules import TextRules
 from elmokit.text.vocab import Vocab
 from elmokit.weights.bilm_tf import write_bilm_tf
 from elmokit.weights.source import load_saved
@@ -55,7 +56,9 @@ def folder(tmp_path: Path) -> Path:
 def perplexity_of(folder: Path, text: Path) -> float:
     loaded = load_language_model(folder)
     max_chars = loaded.model.bilm.config.char_encoder.max_chars
-    corpus = prepare_corpus([text], text.parent / f"prepared-{max_chars}", tokenized=True, max_chars=max_chars)
+    corpus = prepare_corpus(
+        [text], text.parent / f"prepared-{max_chars}", rules=TextRules(tokenized=True), max_chars=max_chars
+    )
     return measure(loaded.model, corpus, loaded.vocab).arithmetic_mean
 
 

@@ -9,6 +9,7 @@ import pytest
 from elmokit.errors import InputError
 from elmokit.score.kneser_ney import KneserNey, Stream, to_stream
 from elmokit.text.preparation import prepare_corpus
+from elmokit.text.rules import TextRules
 from elmokit.text.vocab import Vocab
 
 BEGIN, END = 0, 1
@@ -107,7 +108,7 @@ def test_what_can_follow_sums_to_one(context: list[int], begin: int, end: int):
 
 def test_a_prepared_text_becomes_a_stream_in_either_direction(tmp_path):
     (tmp_path / "text").write_text("a b a\nc a\n")
-    corpus = prepare_corpus([tmp_path / "text"], tmp_path / "corpus", tokenized=True)
+    corpus = prepare_corpus([tmp_path / "text"], tmp_path / "corpus", rules=TextRules(tokenized=True))
     vocab = Vocab(["<S>", "</S>", "<UNK>", "a", "b"])
     forward, backward = to_stream(corpus, vocab), to_stream(corpus, vocab, reverse=True)
     assert forward.words.tolist() == [0, 3, 4, 3, 1, 0, 2, 3, 1]

@@ -17,6 +17,7 @@ from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import Softmax
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
+from elmokit.text.rules import TextRules
 from elmokit.text.vocab import Vocab
 from elmokit.weights.source import build_bilm, load_saved
 
@@ -89,4 +90,4 @@ def make_pair(published: PublishedModel) -> Pair:
 def write_corpus(folder: Path, sentences: Sequence[str] = SENTENCES, *, max_chars: int = 50) -> Corpus:
     source = folder / "text.txt"
     source.write_text("".join(f"{sentence}\n" for sentence in sentences), "utf-8")
-    return prepare_corpus([source], folder / "corpus", tokenized=True, max_chars=max_chars)
+    return prepare_corpus([source], folder / "corpus", rules=TextRules(tokenized=True), max_chars=max_chars)

@@ -11,6 +11,7 @@ from elmokit.pretrain.state import PretrainState
 from elmokit.runs.world import World
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
+from elmokit.text.rules import TextRules
 from elmokit.text.vocab import Vocab
 
 TEXT = """\
@@ -52,7 +53,7 @@ def toy_recipe(*, negatives: int | None = None, model: BiLMConfig | None = None,
 def toy_corpus(folder: Path) -> Corpus:
     source = folder / "toy.txt"
     source.write_text(TEXT, "utf-8")
-    return prepare_corpus([source], folder / "toy", tokenized=True, max_chars=12)
+    return prepare_corpus([source], folder / "toy", rules=TextRules(tokenized=True), max_chars=12)
 
 
 def toy_state(folder: Path, recipe: Recipe) -> PretrainState:

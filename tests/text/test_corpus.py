@@ -10,6 +10,7 @@ from elmokit.errors import InputError
 from elmokit.text.chars import encode_words
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
+from elmokit.text.rules import TextRules
 from elmokit.text.vocab import Vocab
 
 TEXT = "the cat saw the dog\nthe é dog\nsaw\n"
@@ -18,7 +19,7 @@ TEXT = "the cat saw the dog\nthe é dog\nsaw\n"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "text.txt").write_bytes(TEXT.encode())
-    prepare_corpus([tmp_path / "text.txt"], tmp_path / "corpus", tokenized=True, max_chars=8)
+    prepare_corpus([tmp_path / "text.txt"], tmp_path / "corpus", rules=TextRules(tokenized=True), max_chars=8)
     return tmp_path / "corpus"
 
 
@@ -65,7 +66,7 @@ def mapped_bytes() -> int:
 def test_what_was_read_can_be_let_go_and_is_still_there(tmp_path: Path) -> None:
     line = " ".join(f"word{number}" for number in range(1000)) + "\n"
     (tmp_path / "text.txt").write_text(2000 * line, "utf-8")  # eight megabytes of ids
-    prepare_corpus([tmp_path / "text.txt"], tmp_path / "corpus", tokenized=True, max_chars=8)
+    prepare_corpus([tmp_path / "text.txt"], tmp_path / "corpus", rules=TextRules(tokenized=True), max_chars=8)
     corpus = Corpus.open(tmp_path / "corpus")
     corpus.let_go()
     before = mapped_bytes()

@@ -7,6 +7,7 @@ from elmokit.text.corpus import Corpus
 from elmokit.text.lines import Line, read_lines
 from elmokit.text.paragraphs import LONG, TOO_LONG, join_wrapped, unwrap
 from elmokit.text.preparation import prepare_corpus
+from elmokit.text.rules import TextRules
 
 NOVEL = """\
 CHAPTER I.
@@ -20,6 +21,8 @@ left.
 
 Joseph.
 """
+
+WRAPPED = TextRules(wrapped=True)
 
 
 def as_lines(text: str, path: str = "a.txt") -> list[Line]:
@@ -62,7 +65,7 @@ def test_words_with_a_hyphen_are_put_together() -> None:
 
 def test_wrapped_text_is_prepared_by_sentences(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(NOVEL)
-    corpus = prepare_corpus([tmp_path / "a.txt"], tmp_path / "corpus", wrapped=True)
+    corpus = prepare_corpus([tmp_path / "a.txt"], tmp_path / "corpus", rules=WRAPPED)
     assert sentences(corpus) == [
         "CHAPTER I.",
         "It was late .",
@@ -76,8 +79,8 @@ def test_line_ends_and_workers_do_not_matter(tmp_path: Path) -> None:
     text = "He went home with his\ndog. It was a far-\noff place, and it rained.\n" * 20_000
     (tmp_path / "unix.txt").write_text(text)
     (tmp_path / "dos.txt.xz").write_bytes(lzma.compress(text.replace("\n", "\r\n").encode(), preset=0))
-    one = prepare_corpus([tmp_path / "unix.txt"], tmp_path / "one", wrapped=True)
-    other = prepare_corpus([tmp_path / "dos.txt.xz"], tmp_path / "other", wrapped=True, num_workers=2)
+    one = prepare_corpus([tmp_path / "unix.txt"], tmp_path / "one", rules=WRAPPED)
+    other = prepare_corpus([tmp_path / "dos.txt.xz"], tmp_path / "other", rules=WRAPPED, num_workers=2)
     assert one.num_sentences == other.num_sentences == 40_000
     for name in ("tokens.bin", "lengths.bin", "words.txt"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
@@ -87,7 +90,7 @@ def test_settings_without_effect_are_the_same_corpus(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(NOVEL)
 
     def fingerprint(**settings: bool) -> str:
-        return prepare_corpus([tmp_path / "a.txt"], tmp_path / "corpus", **settings).fingerprint
+        return prepare_corpus([tmp_path / "a.txt"], tmp_path / "corpus", rules=TextRules(**settings)).fingerprint
 
     plain, split, wrapped = fingerprint(), fingerprint(split=True), fingerprint(wrapped=True)
     assert len({plain, split, wrapped}) == 3
@@ -99,4 +102,6 @@ def test_a_text_that_is_not_wrapped_is_known_as_before_there_was_a_choice(tmp_pa
     how = {"tokenized": False, "split": True, "language": "en", "max_chars": 50}
     content = [1, [hashlib.sha256(NOVEL.encode()).hexdigest()], how]
     known_as = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    assert prepare_corpus([tmp_path / "a.txt"], tmp_path / "corpus", split=True).fingerprint == known_as
+    assert (
+        prepare_corpus([tmp_path / "a.txt"], tmp_path / "corpus", rules=TextRules(split=True)).fingerprint == known_as
+    )

@@ -1,9 +1,10 @@
-"""Text that is typed or tokenised already, as each task reads it."""
+"""Raw and tokenized text, and how each task reads it."""
 
 import pytest
 
 from elmokit.errors import InputError
 from elmokit.tasks.names import TASKS, get_task
+from elmokit.text.lines import Line
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 TOKENIZED = TextRules(tokenized=True)
@@ -16,18 +17,46 @@ def test_raw_text_is_split_by_its_language() -> None:
     assert FRENCH.tokens("l'eau") == ["l'", "eau"]
 
 
-def test_tokenised_text_is_left_as_it_is() -> None:
+def test_tokenized_text_is_left_as_it_is() -> None:
     assert TOKENIZED.sentences("It rains. We stay.") == ["It rains. We stay."]
     assert TOKENIZED.tokens(" It  rains. ") == ["It", "rains."]
 
 
+def test_lines_are_sentences_unless_they_are_split_or_wrapped() -> None:
+    assert TextRules().sentences("It rains. We stay.") == ["It rains. We stay."]
+    assert TextRules(wrapped=True).sentences("A well-\nknown man. He") == ["A well-known man.", "He"]
+
+
+def test_wrapped_lines_are_joined_to_paragraphs() -> None:
+    lines = [Line(text, "a.txt", number) for number, text in enumerate(["It", "rains.", "", "We"], start=1)]
+    assert [line.text for line in TextRules(wrapped=True).paragraphs(lines)] == ["It\nrains.", "We"]
+    assert list(TextRules().paragraphs(lines)) == lines
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tokenized": True, "split": True}, "one sentence per line already; leave out split or tokenized"),
+        ({"tokenized": True, "wrapped": True}, "leave out wrapped or tokenized"),
+        ({"language": "xx"}, "'xx' has no tokenizer"),
+    ],
+)
+def test_rules_that_contradict_each_other_are_rejected(options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TextRules(**options)
+
+
+def test_the_language_of_tokenized_text_does_not_matter() -> None:
+    assert TextRules(tokenized=True, language="xx").tokens("a b") == ["a", "b"]
+
+
 @pytest.mark.parametrize("name", ["ner", "sst"])
-def test_a_sentence_a_line(name: str) -> None:
+def test_tasks_read_one_sentence_per_line(name: str) -> None:
     (example,) = get_task(name).read_text("don't stop.", TOKENIZED)
     assert example.tokens == ("don't", "stop.")
 
 
-def test_pairs() -> None:
+def test_pairs_are_separated_by_a_tab() -> None:
     (pair,) = get_task("snli").read_text("don't stop.\tgo on.", TOKENIZED)
     assert (pair.premise, pair.hypothesis) == (("don't", "stop."), ("go", "on."))
 
