@@ -84,7 +84,7 @@ def neighbors(
     language: Language = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per query.")] = False,
 ) -> None:
-    """Find the tokens of a text that are nearest to a word in its context.
+    """Find the tokens nearest to a word in its context.
 
     Without --context, the queries are three occurrences in the text that represent the word's uses.
     """

@@ -6,6 +6,11 @@ from typing import Any, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+VERB_ORDER = (
+    *("embed", "score", "perplexity", "neighbors", "probe"),
+    *("pretrain", "finetune", "vocab", "task", "reproduce"),
+    *("convert", "export", "info"),
+)
 USAGE = 2  # exit code, also of a bare command: click's convention
 
 Arguments = ParamSpec("Arguments")
@@ -14,6 +19,11 @@ Result = TypeVar("Result")
 
 class Group(TyperGroup):
     """A command with subcommands. Without arguments it prints its help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the subcommands, the most used verbs first."""
+        order = {name: place for place, name in enumerate(VERB_ORDER)}
+        return sorted(super().list_commands(ctx), key=lambda name: order.get(name, len(order)))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, or print the help if there are none."""

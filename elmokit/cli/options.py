@@ -73,7 +73,9 @@ def check_model_folder(model: Path) -> None:
     """Reject a model that is no folder, before torch is loaded."""
     if not find_model(model).is_dir():
         state = "is a file" if model.exists() else "does not exist"
-        raise WeightsError(f"{model}: {state}; expected the folder of a model that elmokit pretrained or fine-tuned")
+        raise WeightsError(
+            f"{model}: {state}; expected the folder of a model that elmokit pretrained or fine-tuned, or en-small"
+        )
 
 
 def num_workers(asked: int | None) -> int:

@@ -217,6 +217,13 @@ def test_help_and_version_are_data(capfd):
         assert max(map(len, out.splitlines())) <= 80
 
 
+def test_help_lists_the_most_used_verb_first(capfd):
+    assert cli.run(["--help"]) == 0
+    commands = capfd.readouterr().out.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in commands][:3] == ["embed", "score", "perplexity"]
+    assert "..." not in "".join(commands)  # every summary fits
+
+
 def test_a_library_warning_is_one_line(folder, model, capfd):
     options = json.loads(Path(model, "options.json").read_text())
     (folder / "options.json").write_text(json.dumps(options | {"colour": "red"}))
