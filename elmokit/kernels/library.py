@@ -30,7 +30,7 @@ from elmokit.kernels.packed import (
     build_char_tables,
     conv_gradients,
     pack_panels,
-    quantise,
+    quantize,
     round_to_int8,
 )
 
@@ -45,7 +45,7 @@ __all__ = [
     "conv_gradients",
     "load",
     "pack_panels",
-    "quantise",
+    "quantize",
     "round_to_int8",
 ]
 
@@ -79,7 +79,7 @@ class HighwayGradients:
 class Kernels:
     """The kernels of one instruction set.
 
-    They take float32 tensors in CPU memory whose rows lie in one piece, and refuse others. None of them knows autograd.
+    They take float32 tensors in CPU memory with contiguous rows and reject others. They know nothing of autograd.
     """
 
     def __init__(self, library: ctypes.CDLL, isa: str) -> None:
@@ -146,7 +146,7 @@ class Kernels:
         return self._char_pool(char_ids_WK, tables, winners_WF=None)
 
     def char_pool_learning(self, char_ids_WK: Tensor, tables: CharTables) -> tuple[Tensor, Tensor]:
-        """What `char_pool` gives, and the window of each answer, which `char_pool_backward` asks for."""
+        """Return the result of `char_pool` and the window of each maximum, which `char_pool_backward` needs."""
         shape = len(char_ids_WK), len(tables.bias)
         winners_WF = torch.empty(shape, dtype=torch.int16, device="cpu")
         return self._char_pool(char_ids_WK, tables, winners_WF=winners_WF), winners_WF
@@ -179,7 +179,7 @@ class Kernels:
     def char_pool_backward(
         self, char_ids_WK: Tensor, winners_WF: Tensor, grad_WF: Tensor, tables: CharTables
     ) -> Tensor:
-        """The gradient of ``tables.table``, from that of the filters' strongest answers before bias and activation.
+        """Return the gradient of ``tables.table``, given that of the filters' maxima before bias and activation.
 
         ``char_ids_WK`` and ``winners_WF`` are those of `char_pool_learning`, and are not looked at again.
         """
@@ -200,7 +200,7 @@ class Kernels:
         return table_grad
 
     def highway_forward(self, gate_WF: Tensor, transform_WF: Tensor, inputs_WF: Tensor) -> Tensor:
-        """The mix of a highway's inputs and their transforms, (W, F).
+        """Return the mix of a highway's inputs and their transforms, (W, F).
 
         ``gate_WF`` and ``transform_WF`` come as the products gave them, biases added, and are squashed in place.
         """
@@ -271,7 +271,7 @@ class Kernels:
 
 @cache
 def load() -> Kernels | None:
-    """The kernels for this machine, or None if there are none or they are switched off."""
+    """Return the kernels for this machine, or None if there are none or they are switched off."""
     wanted = os.environ.get("ELMOKIT_KERNELS", "")
     if wanted not in ("", "off"):
         raise ConfigError(f"ELMOKIT_KERNELS is {wanted!r}; expected 'off' or nothing")
@@ -283,12 +283,12 @@ def load() -> Kernels | None:
 
 
 def available() -> bool:
-    """Whether this package has kernels that run here, and they are not switched off."""
+    """Return True if compiled kernels exist, run on this machine and are not switched off."""
     return load() is not None
 
 
 def open_library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
-    """The compiled library, unless it is absent, made for another machine, or of another version."""
+    """Return the compiled library; None if it is absent, for another machine, or of another version."""
     for path in folder.glob("libelmokit_kernels.*"):
         try:
             library = ctypes.CDLL(str(path))
@@ -308,7 +308,7 @@ def _check_windows(num_chars: int, widest: int) -> None:
 
 
 def _rows(tensor: Tensor, num_rows: int, num_columns: int) -> tuple[int, int]:
-    """Where a matrix lies, and how far its rows are from each other."""
+    """Return the address of a matrix and the stride of its rows."""
     _check(tensor, num_rows, num_columns, torch.float32)
     if num_columns > 1 and tensor.stride(1) != 1:
         raise InputError(f"a row's values lie {tensor.stride(1)} apart; expected 1, call .contiguous()")
@@ -316,7 +316,7 @@ def _rows(tensor: Tensor, num_rows: int, num_columns: int) -> tuple[int, int]:
 
 
 def _whole(tensor: Tensor, num_rows: int, num_columns: int, *, dtype: torch.dtype = torch.float32) -> int:
-    """Where a matrix lies that has no gaps."""
+    """Return the address of a contiguous matrix."""
     _check(tensor, num_rows, num_columns, dtype)
     if not tensor.is_contiguous():
         raise InputError(f"a matrix has strides {tensor.stride()}; expected no gaps, call .contiguous()")

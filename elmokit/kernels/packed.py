@@ -86,14 +86,14 @@ def conv_gradients(table_grad: Tensor, char_embedding: Tensor, weights: Sequence
 
 
 def _to_blocks(weight_NEw: Tensor) -> Tensor:
-    """Filters as tables are laid out: (blocks x places, E, FILTER_BLOCK)."""
+    """Return filters in the layout of the tables: (blocks x places, E, FILTER_BLOCK)."""
     padded = functional.pad(weight_NEw, (0, 0, 0, 0, 0, -len(weight_NEw) % FILTER_BLOCK))
     blocks: Tensor = padded.unflatten(0, (-1, FILTER_BLOCK))
     return blocks.permute(0, 3, 2, 1).flatten(0, 1)
 
 
 def _from_blocks(blocks_tEB: Tensor, shape: torch.Size) -> Tensor:
-    """Filters again as in ``nn.Conv1d``, of this shape."""
+    """Return filters in the layout of ``nn.Conv1d``, of this shape."""
     blocks: Tensor = blocks_tEB.unflatten(0, (-1, shape[2]))
     return blocks.permute(0, 3, 2, 1).flatten(0, 1)[: shape[0]]
 
@@ -106,7 +106,7 @@ def pack_panels(weight_GP: Tensor) -> PanelWeight:
     return PanelWeight(panels, num_outputs, num_inputs)
 
 
-def quantise(weight_GP: Tensor) -> Int8Weight:
+def quantize(weight_GP: Tensor) -> Int8Weight:
     """Round a matrix to eight bits, each output's slice of inputs to its own largest value."""
     num_outputs, num_inputs = weight_GP.shape
     packed, scales = [], []
@@ -119,7 +119,7 @@ def quantise(weight_GP: Tensor) -> Int8Weight:
 
 
 def round_to_int8(weight_GP: Tensor) -> Tensor:
-    """The matrix as `quantise` keeps it, in float32: what is multiplied with where there are no kernels."""
+    """Return the matrix rounded as by `quantize`, in float32, for products without kernels."""
     slices = [_round(slice_Gp) for slice_Gp in weight_GP.detach().float().split(SLICE, dim=1)]
     return torch.cat([rounded_Gp * scale_G[:, None] for rounded_Gp, scale_G in slices], dim=1)
 

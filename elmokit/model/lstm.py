@@ -37,13 +37,13 @@ CHUNK_BYTES = 32 * 2**20  # gates computed ahead of the recurrence at inference;
 
 @dataclass(frozen=True)
 class LSTMState:
-    """What every layer of one direction remembers of every row."""
+    """LSTM state of every row and layer, in one direction."""
 
     hidden_LBP: Tensor
     cell_LBC: Tensor
 
     def select(self, rows: Tensor) -> "LSTMState":
-        """The state of some rows, in the order given."""
+        """Return the state of some rows, in the order given."""
         return LSTMState(self.hidden_LBP[:, rows], self.cell_LBC[:, rows])
 
 
@@ -64,7 +64,7 @@ class LSTMStack(nn.Module):
         self.layers = nn.ModuleList(LSTMLayer(config) for _ in range(config.num_layers))
 
     def zero_state(self, num_rows: int) -> LSTMState:
-        """The state of rows that have read nothing."""
+        """Return the state of rows that have read nothing."""
         first = self.layers[0]
         assert isinstance(first, LSTMLayer)
         like = first.bias  # by its name: a replica of DataParallel has no parameters()
@@ -186,7 +186,7 @@ class _Products:
 def _run(
     inputs_NP: Tensor, products: _Products, bias_G: Tensor, rows: _Rows, clips: _Clips
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The forward pass that keeps nothing for a backward one."""
+    """Run the forward pass without storing anything for a backward pass."""
     bias_G = _with_forget_bias(bias_G)
     hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC.clone()
     squashed_BC = torch.empty_like(cell_BC)
@@ -349,19 +349,19 @@ def _project(squashed_bC: Tensor, projection: Product | None, hidden_bP: Tensor,
 
 
 def _multiply(left: Tensor, right: Tensor, *, mixed: bool) -> Tensor:
-    """A product over all steps at once: the gradient of a weight, or of the inputs."""
+    """Return a product over all steps at once: the gradient of a weight, or of the inputs."""
     return (left.bfloat16() @ right.bfloat16()).float() if mixed else left @ right
 
 
 def _previous_outputs(outputs_NP: Tensor, rows: _Rows, steps: list[slice]) -> Tensor:
-    """What every position's recurrence read: its row's output one step before."""
+    """Return the input of every position's recurrence: its row's output one step before."""
     earlier = [rows.hidden_BP[: rows.batch_sizes[0]]] if steps else []
     earlier += [outputs_NP[before][: now.stop - now.start] for before, now in pairwise(steps)]
     return torch.cat(earlier) if earlier else outputs_NP
 
 
 def _chunks(batch_sizes: Sequence[int], *, bytes_a_row: int) -> Iterator[tuple[int, Sequence[int]]]:
-    """Runs of steps whose gates stay within CHUNK_BYTES: (first position, their batch sizes)."""
+    """Yield runs of steps whose gates fit into CHUNK_BYTES: (first position, batch sizes)."""
     most_rows = max(1, CHUNK_BYTES // bytes_a_row)
     first, start, num_rows = 0, 0, 0
     for index, size in enumerate(batch_sizes):

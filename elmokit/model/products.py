@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from elmokit.kernels.library import Kernels, load, pack_panels, quantise, round_to_int8
+from elmokit.kernels.library import Kernels, load, pack_panels, quantize, round_to_int8
 
 Version = tuple[int, int]
 
@@ -59,7 +59,7 @@ class Int8Product:
     """The weights rounded to eight bits, each output by its own scale; inputs are rounded row by row as they come."""
 
     def __init__(self, weight_GP: Tensor, kernels: Kernels) -> None:
-        self.weight = quantise(weight_GP)
+        self.weight = quantize(weight_GP)
         self.kernels = kernels
 
     def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:

@@ -16,7 +16,7 @@ from torch.nn import functional
 from elmokit.config import PAD_CHAR
 from elmokit.errors import ConfigError, InputError
 from elmokit.kernels import library as kernels
-from elmokit.kernels.library import Kernels, build_char_tables, conv_gradients, open_library, pack_panels, quantise
+from elmokit.kernels.library import Kernels, build_char_tables, conv_gradients, open_library, pack_panels, quantize
 from elmokit.text.chars import encode_words
 
 LIBRARY = open_library()
@@ -224,13 +224,13 @@ def test_int8_is_the_product_with_the_rounded_weights(
         rounded[:, first : first + 512] = (part / scale).round() * scale
     out_bG = torch.randn(num_rows, num_outputs)
     expected = inputs_bP.double() @ rounded.double().t() + accumulate * out_bG.double()
-    compiled.matmul_int8(out_bG, inputs_bP, quantise(weight_GP), accumulate=accumulate)
+    compiled.matmul_int8(out_bG, inputs_bP, quantize(weight_GP), accumulate=accumulate)
     near(out_bG, expected, tolerance=2e-4 * num_inputs**0.5)
 
 
 def test_int8_is_within_one_percent_of_the_product(compiled: Kernels):
     inputs_bP, weight_GP, out_bG = torch.randn(8, 1024), torch.randn(64, 1024), torch.empty(8, 64)
-    compiled.matmul_int8(out_bG, inputs_bP, quantise(weight_GP), accumulate=False)
+    compiled.matmul_int8(out_bG, inputs_bP, quantize(weight_GP), accumulate=False)
     exact = inputs_bP @ weight_GP.t()
     assert (out_bG - exact).norm() / exact.norm() < 0.01
 
@@ -238,14 +238,14 @@ def test_int8_is_within_one_percent_of_the_product(compiled: Kernels):
 def test_int8_sums_do_not_overflow(compiled: Kernels):
     inputs_bP, out_bG = torch.ones(4, 1024), torch.empty(4, 16)
     for sign in (1.0, -1.0):
-        compiled.matmul_int8(out_bG, inputs_bP, quantise(sign * torch.ones(16, 1024)), accumulate=False)
+        compiled.matmul_int8(out_bG, inputs_bP, quantize(sign * torch.ones(16, 1024)), accumulate=False)
         near(out_bG, torch.full((4, 16), sign * 1024.0), tolerance=1e-3)
 
 
 def test_int8_rows_of_zeros_and_nan_harm_no_other_row(compiled: Kernels):
     inputs_bP, weight_GP, out_bG = torch.randn(5, 20), torch.randn(16, 20), torch.empty(5, 16)
     inputs_bP[1], inputs_bP[2, 3], inputs_bP[3, 4], weight_GP[7] = 0.0, float("nan"), float("inf"), 0.0
-    compiled.matmul_int8(out_bG, inputs_bP, quantise(weight_GP), accumulate=False)
+    compiled.matmul_int8(out_bG, inputs_bP, quantize(weight_GP), accumulate=False)
     assert (out_bG[1] == 0).all()
     assert out_bG[2:4].isnan().all()
     assert (out_bG[[0, 4], 7] == 0).all()
@@ -262,7 +262,7 @@ def test_a_wrong_shape_type_or_layout_never_reaches_the_kernel(compiled: Kernels
 
 
 def test_two_threads_get_what_one_gets(compiled: Kernels):
-    weight, inputs_bP = quantise(torch.randn(256, 512)), torch.randn(2, 33, 512)
+    weight, inputs_bP = quantize(torch.randn(256, 512)), torch.randn(2, 33, 512)
     alone, together = torch.empty(2, 33, 256), torch.empty(2, 33, 256)
     for side in range(2):
         compiled.matmul_int8(alone[side], inputs_bP[side], weight, accumulate=False)

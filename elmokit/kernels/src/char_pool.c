@@ -119,7 +119,7 @@ EXPORT void KERNEL(char_pool_backward)(const int64_t *char_ids, const int16_t *w
     }
 }
 
-/* lengths is room for one number a word. winners gets the window of each filter's strongest answer, or is NULL.
+/* lengths has room for one number per word. winners receives the window of each filter's maximum, or is NULL.
  * Returns 1, with nothing pooled, if an id has no row in the tables. */
 EXPORT int KERNEL(char_pool)(const int64_t *char_ids, int64_t *lengths, long num_words, long num_chars,
                              const float *table, const float *bias, const int64_t *widths, const int64_t *counts,

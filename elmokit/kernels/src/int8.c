@@ -1,4 +1,4 @@
-/* inputs . weight^T with weights of eight bits and inputs quantised on the way to sixteen.
+/* inputs . weight^T with weights of eight bits and inputs quantized on the way to sixteen.
  *
  * Sixteen-bit inputs cost no more than eight-bit ones here: x86 multiplies pairs of 16-bit numbers into
  * 32-bit sums in one instruction, while its 8-bit form needs two and saturates. They add next to no error,
@@ -132,18 +132,18 @@ static float largest_size(const float *inputs, long num_columns) {
 
 /* One row of one slice; returns its scale, NaN for a row that is not finite. What follows an odd column meets a
  * weight of zero. */
-static float quantise_row(const float *inputs, long num_columns, int16_t *quantised) {
+static float quantize_row(const float *inputs, long num_columns, int16_t *quantized) {
     const float largest = largest_size(inputs, num_columns);
     if (!(largest > 1e-30f)) { /* nothing in it, or NaN */
-        memset(quantised, 0, (size_t)num_columns * sizeof *quantised);
+        memset(quantized, 0, (size_t)num_columns * sizeof *quantized);
         return largest * 0.0f;
     }
     const float levels = LEVELS / largest, shift = 12582912.0f; /* adding and taking away the shift rounds */
-    for (long k = 0; k < num_columns; k++) quantised[k] = (int16_t)((inputs[k] * levels + shift) - shift);
+    for (long k = 0; k < num_columns; k++) quantized[k] = (int16_t)((inputs[k] * levels + shift) - shift);
     return largest / LEVELS;
 }
 
-/* room is for PANEL * SLICE quantised inputs. weight_scales is (slices, tiles * TILE). */
+/* room is for PANEL * SLICE quantized inputs. weight_scales is (slices, tiles * TILE). */
 EXPORT void KERNEL(matmul_int8)(const float *inputs, long inputs_stride, const int8_t *weight,
                                 const float *weight_scales, int16_t *room, float *out, long out_stride, long num_rows,
                                 long num_inputs, long num_outputs, int accumulate) {
@@ -158,7 +158,7 @@ EXPORT void KERNEL(matmul_int8)(const float *inputs, long inputs_stride, const i
             const float *slice_scales = weight_scales + column / SLICE * num_tiles * TILE;
             for (long row = 0; row < rows; row++) {
                 const float *row_inputs = inputs + (panel + row) * inputs_stride + column;
-                scales[row] = quantise_row(row_inputs, columns, room + row * SLICE);
+                scales[row] = quantize_row(row_inputs, columns, room + row * SLICE);
             }
             multiply_panel(slice_weight, slice_scales, room, scales, rows, num_pairs, out + panel * out_stride,
                            out_stride, num_outputs, accumulate || column > 0);
