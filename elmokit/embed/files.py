@@ -45,6 +45,7 @@ from elmokit.text.lines import STDIN, Line, find_inputs, read_lines
 
 STDOUT = "-"
 WINDOW_LINES = 1024
+MOST_NAME_CHARS = 100
 WINDOW_TOKENS = 8_192  # at the paper's size, 100 MB as float32 with all layers
 
 
@@ -267,6 +268,7 @@ class _Job:
             "inputs": files,
             "lines": None if self.lines is None else [self.lines.start, self.lines.stop],
             "format": self.form.name,
+            "parts": sorted(self.form.reserved),
             "dtype": self.layout.dtype,
             **asdict(self.options),
         }
@@ -276,6 +278,7 @@ class _Job:
         layers = self.options.layers
         about = {
             "format": "elmokit.vectors",
+            "model": _short_name(self.embedder),
             "layers": ",".join(map(str, layers)) if isinstance(layers, tuple) else str(layers),
             "pool": self.options.pool or "none",
             "state": self.embedder.state,
@@ -310,6 +313,11 @@ def _processor(device: torch.device) -> str:
     if device.type == "cuda":
         return f"{device}, {torch.cuda.get_device_name(device)}"
     return f"{device}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def _short_name(embedder: Embedder) -> str:
+    """Return the model's name without the folders above it, for a header of fixed size."""
+    return Path(embedder.name or "in memory").name[:MOST_NAME_CHARS]
 
 
 def _regular(paths: Iterable[str]) -> list[str]:

@@ -25,7 +25,17 @@ from elmokit.errors import OutputError
 from elmokit.locking import LOCK, locked
 
 JOURNAL, STATE = "job.json", "state-"
-OURS = (LOCK, JOURNAL, STATE, "vectors", "offsets", "lines", "finished", ".elmokit-")  # how our files' names begin
+OURS = (
+    LOCK,
+    JOURNAL,
+    STATE,
+    "vectors",
+    "offsets",
+    "token",
+    "lines",
+    "finished",
+    ".elmokit-",
+)  # how our files' names begin
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,7 @@ class Partial:
         self.resume = resume
         self.folder = partial_folder(target)
         self.done = Done()
+        self.num_safe_lines = 0  # that the journal on the disk counts
         self.parts: dict[str, BinaryIO] = {}
         self.sizes: dict[str, int] = {}
         self._job = dict(job)
@@ -66,6 +77,7 @@ class Partial:
                 with atomic_file(self.state_path) as temporary:
                     temporary.write_bytes(state)
             self._write_journal()
+            self.num_safe_lines = done.lines
             if last_state != self.state_path:
                 last_state.unlink(missing_ok=True)
 
@@ -84,14 +96,15 @@ class Partial:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn a failure to write into an ``OutputError`` that says how to go on."""
+        """Turn a failure to write into an ``OutputError`` that says how to resume."""
         try:
             yield
         except OutputError:
             raise
         except OSError as error:
             reason, advice = error.strerror or str(error), ADVICE.get(error.errno or 0, "write elsewhere")
-            kept = ". What is done is kept: the same command goes on from there" if self.resume else ""
+            safe = self.resume and self.num_safe_lines
+            kept = f". {self.num_safe_lines:,} lines are saved: the same command resumes after them" if safe else ""
             raise OutputError(f"{self.target}: cannot be written: {reason}; {advice}{kept}") from error
 
     def begin(self, reserved: Mapping[str, int]) -> None:
@@ -108,6 +121,7 @@ class Partial:
     def go_on(self, journal: Mapping[str, Any]) -> None:
         """Take up what the journal tells of."""
         self.done = Done(**journal["done"])
+        self.num_safe_lines = self.done.lines
         self._open(journal["sizes"])
 
     def _open(self, sizes: Mapping[str, int]) -> None:
@@ -162,7 +176,7 @@ def open_partial(
             yield partial
         finally:
             partial.close()
-            if not (resume and partial.done.lines):
+            if not (resume and partial.num_safe_lines):
                 partial.discard()
 
 

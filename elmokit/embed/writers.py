@@ -1,16 +1,19 @@
 """The file formats for vectors: how a line is added to unfinished work, and how that becomes the finished file.
 
-Unfinished work is one or two files that only grow (`elmokit.embed.partial`). Three of the formats keep rows, one
-a token (or one a line, if pooled), and where each line's rows end. Lines are counted from 0 over all inputs.
+Unfinished work is a few files that only grow (`elmokit.embed.partial`). Three of the formats hold rows, one per token
+(or one per line, if pooled), and where each line's rows end. Lines are counted from 0 over all inputs.
 
-safetensors  tensors ``vectors`` (rows, [layers,] width) and ``offsets``: line i is vectors[offsets[i]:offsets[i + 1]]
-npy          the same two, offsets in a second file, NAME.offsets.npy
-hdf5         a dataset a line, named by its number: ([layers,] tokens, width), as AllenNLP's ``elmo`` command wrote
-jsonl        an object a line: {"line": 0, "tokens": […], "vectors": …}, shaped as in hdf5
+safetensors  ``vectors`` (rows, [layers,] width) and ``offsets`` (lines + 1): line i is
+             vectors[offsets[i]:offsets[i + 1]].
+             ``tokens`` (bytes) and ``token_offsets`` (rows + 1): the token of row r is the UTF-8 text
+             tokens[token_offsets[r]:token_offsets[r + 1]]. Metadata: ``model``, ``layers``, ``pool``, ``state``.
+npy          the first two, offsets in a second file, NAME.offsets.npy
+hdf5         one dataset per line, named by its number: ([layers,] tokens, width), as AllenNLP's ``elmo`` command wrote
+jsonl        one object per line: {"line": 0, "tokens": […], "vectors": …}, shaped as in hdf5
 
-Pooled, a line is one row, and there are no offsets.
+Pooled, a line is one row, there are no offsets and no tokens, and in jsonl the key is ``vector``.
 
-Shapes: L layers, T tokens, D width; any of L and T can be absent.
+Shapes: L layers, T tokens, D width; L or T can be absent.
 """
 
 import json
@@ -32,7 +35,8 @@ DTypeName = Literal["float16", "float32"]
 Parts = Mapping[str, BinaryIO]
 
 VECTORS, OFFSETS, LINES = "vectors", "offsets", "lines"
-SAFETENSORS_HEADER, NPY_HEADER = 1024, 128  # bytes; both formats allow blanks at a header's end
+TOKENS, TOKEN_OFFSETS = "tokens", "token_offsets"
+SAFETENSORS_HEADER, NPY_HEADER = 2048, 128  # bytes; both formats allow blanks at a header's end
 OFFSET_BYTES = 8
 DIGITS = {"float16": 5, "float32": 9}  # decimal digits that give the same number again
 SAFETENSORS_TYPES = {"float16": "F16", "float32": "F32"}
@@ -138,9 +142,19 @@ def _write_rows(parts: Parts, line: EmbeddedLine, layout: Layout, *, header_byte
     parts[OFFSETS].write(num_rows.to_bytes(OFFSET_BYTES, "little"))
 
 
+def _write_rows_and_tokens(parts: Parts, line: EmbeddedLine, layout: Layout) -> None:
+    _write_rows(parts, line, layout, header_bytes=SAFETENSORS_HEADER)
+    if layout.pooled:
+        return
+    for token in line.tokens:
+        parts[TOKENS].write(token.encode("utf-8", "replace"))
+        parts[TOKEN_OFFSETS].write(parts[TOKENS].tell().to_bytes(OFFSET_BYTES, "little"))
+
+
 def _write_json_line(parts: Parts, line: EmbeddedLine, layout: Layout) -> None:
     head = json.dumps({"line": line.number, "tokens": line.tokens}, ensure_ascii=False).removesuffix("}")
-    text = f'{head}, "vectors": {_json_array(line.vectors, DIGITS[layout.dtype])}}}\n'
+    key = "vector" if layout.pooled else "vectors"
+    text = f'{head}, "{key}": {_json_array(line.vectors, DIGITS[layout.dtype])}}}\n'
     # A lone surrogate has no UTF-8; it cannot come from a file, only from whoever makes lines in a program.
     parts[LINES].write(text.encode("utf-8"))
 
@@ -152,25 +166,26 @@ def _json_array(array: NDArray[np.floating[Any]], digits: int) -> str:
 
 
 def _finish_safetensors(work: Unfinished) -> Path:
-    vectors_bytes = work.sizes[VECTORS] - SAFETENSORS_HEADER
-    header: dict[str, Any] = {"__metadata__": dict(work.about)}
-    header[VECTORS] = {
-        "dtype": SAFETENSORS_TYPES[work.layout.dtype],
-        "shape": [vectors_bytes // work.layout.row_bytes, *work.layout.row_shape],
-        "data_offsets": [0, vectors_bytes],
+    start, vectors_bytes = 0, work.sizes[VECTORS] - SAFETENSORS_HEADER
+    num_rows = vectors_bytes // work.layout.row_bytes
+    tensors: dict[str, tuple[str, list[int], int]] = {
+        VECTORS: (SAFETENSORS_TYPES[work.layout.dtype], [num_rows, *work.layout.row_shape], vectors_bytes)
     }
+    if not work.layout.pooled:
+        tensors[OFFSETS] = "I64", [work.num_lines + 1], work.sizes[OFFSETS]
+        tensors[TOKEN_OFFSETS] = "I64", [num_rows + 1], work.sizes[TOKEN_OFFSETS]
+        tensors[TOKENS] = "U8", [work.sizes[TOKENS]], work.sizes[TOKENS]
+    header: dict[str, Any] = {"__metadata__": dict(work.about)}
     path = work.folder / VECTORS
     with path.open("r+b") as file:
         file.truncate(work.sizes[VECTORS])
-        if not work.layout.pooled:
-            header[OFFSETS] = {
-                "dtype": "I64",
-                "shape": [work.num_lines + 1],
-                "data_offsets": [vectors_bytes, vectors_bytes + work.sizes[OFFSETS]],
-            }
-            file.seek(0, 2)
-            _append_offsets(work, file)
-        text = json.dumps(header).encode()
+        file.seek(0, 2)
+        for name, (dtype, shape, num_bytes) in tensors.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, start + num_bytes]}
+            start += num_bytes
+            if name != VECTORS:
+                _append(work, name, file)
+        text = json.dumps(header, ensure_ascii=False).encode("utf-8", "replace")
         room = SAFETENSORS_HEADER - 8
         assert len(text) <= room
         file.seek(0)
@@ -182,7 +197,7 @@ def _finish_npy(work: Unfinished) -> Path:
     if not work.layout.pooled:
         with atomic_file(offsets_path(work.target)) as temporary, temporary.open("wb") as file:
             file.write(_npy_header("<i8", (work.num_lines + 1,)))
-            _append_offsets(work, file)
+            _append(work, OFFSETS, file)
     path = work.folder / VECTORS
     num_rows = (work.sizes[VECTORS] - NPY_HEADER) // work.layout.row_bytes
     with path.open("r+b") as file:
@@ -202,9 +217,9 @@ def offsets_path(output: Path) -> Path:
     return output.with_name(f"{output.stem}.offsets.npy")
 
 
-def _append_offsets(work: Unfinished, file: BinaryIO) -> None:
-    with (work.folder / OFFSETS).open("rb") as offsets:
-        shutil.copyfileobj(offsets, file)
+def _append(work: Unfinished, name: str, file: BinaryIO) -> None:
+    with (work.folder / name).open("rb") as part:
+        shutil.copyfileobj(part, file)
 
 
 def _finish_hdf5(work: Unfinished) -> Path:
@@ -245,8 +260,8 @@ FORMATS: dict[str, FileFormat] = {
             name="safetensors",
             suffixes=(".safetensors",),
             dtype="float16",
-            reserved={VECTORS: SAFETENSORS_HEADER, OFFSETS: OFFSET_BYTES},
-            write_line=partial(_write_rows, header_bytes=SAFETENSORS_HEADER),
+            reserved={VECTORS: SAFETENSORS_HEADER, OFFSETS: OFFSET_BYTES, TOKENS: 0, TOKEN_OFFSETS: OFFSET_BYTES},
+            write_line=_write_rows_and_tokens,
             finish=_finish_safetensors,
         ),
         FileFormat(

@@ -91,7 +91,7 @@ def test_json_lines_go_to_standard_output_as_they_come(model, capfd, monkeypatch
     out, err = capfd.readouterr()
     lines = [json.loads(line) for line in out.splitlines()]
     assert [(line["line"], line["tokens"]) for line in lines] == [(0, ["a", "b"]), (1, ["c"])]
-    assert np.shape(lines[0]["vectors"]) == (8,)
+    assert np.shape(lines[0]["vector"]) == (8,)
     assert err == ""
 
 

@@ -1,11 +1,12 @@
 """The folder of an unfinished output, when it comes from someone else."""
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
-from elmokit.embed.partial import open_partial
+from elmokit.embed.partial import Done, open_partial
 from elmokit.errors import OutputError
 
 JOB = {"inputs": ["a.txt"]}
@@ -39,3 +40,39 @@ def test_a_journal_cannot_name_files_outside_of_its_folder(tmp_path: Path):
     with open_partial(tmp_path / "out.npy", JOB, reserved={"vectors": 0}, resume=True, replace=False) as partial:
         assert partial.done.lines == 0
     assert precious.read_bytes() == b"dear"
+
+
+def fail_to_write() -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def run_until_full(target: Path, num_safe: int, *, resume: bool) -> None:
+    """Save some lines, then fail to write."""
+    with open_partial(target, JOB, reserved={"vectors": 0}, resume=resume, replace=False) as partial:
+        if num_safe:
+            partial.commit(Done(num_safe, 9, 0), state=None)
+        with partial.explained():
+            fail_to_write()
+
+
+def run_without_journal(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail while the first lines are saved."""
+    with open_partial(target, JOB, reserved={"vectors": 0}, resume=True, replace=False) as partial:
+        monkeypatch.setattr(partial, "_write_journal", fail_to_write)
+        partial.commit(Done(3, 9, 0), state=None)
+
+
+@pytest.mark.parametrize(("num_safe", "resume"), [(0, True), (3, True), (3, False)])
+def test_lines_are_said_to_be_saved_only_if_they_are(tmp_path: Path, num_safe: int, resume: bool):
+    with pytest.raises(OutputError, match="No space left on device") as error:
+        run_until_full(tmp_path / "out.npy", num_safe, resume=resume)
+    saved = bool(num_safe) and resume
+    assert ("3 lines are saved: the same command resumes after them" in str(error.value)) == saved
+    assert (tmp_path / "out.npy.partial").exists() == saved
+
+
+def test_a_first_step_that_was_not_saved_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(OutputError) as error:
+        run_without_journal(tmp_path / "out.npy", monkeypatch)
+    assert "saved" not in str(error.value)
+    assert not (tmp_path / "out.npy.partial").exists()

@@ -1,6 +1,7 @@
 """Every format gives back what was written, in its documented shape."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,26 @@ def token_rows(line: EmbeddedLine, layout: Layout) -> NDArray[np.floating[Any]]:
     return line.vectors if layout.num_layers is None else line.vectors.swapaxes(0, 1)
 
 
+def test_safetensors_hold_the_token_of_every_row(tmp_path):
+    layout = Layout("float16", None, WIDTH, pooled=False)
+    lines = make_lines([2, 0, 3], layout)
+    lines[0] = EmbeddedLine(0, ["naïve", ""], lines[0].vectors)
+    tensors = load_file(write(tmp_path / "a", "safetensors", lines, layout))
+    text, ends = tensors["tokens"].tobytes(), tensors["token_offsets"].tolist()
+    tokens = [text[start:end].decode() for start, end in pairwise(ends)]
+    assert tokens == ["naïve", "", "w0", "w1", "w2"]
+    assert len(tokens) == len(tensors["vectors"])
+
+
+def test_a_pooled_line_has_one_vector_and_no_tokens(tmp_path):
+    layout = Layout("float32", None, WIDTH, pooled=True)
+    lines = make_lines([2, 1], layout)
+    assert load_file(write(tmp_path / "a", "safetensors", lines, layout)).keys() == {"vectors"}
+    first = json.loads(write(tmp_path / "b", "jsonl", lines, layout).read_text().splitlines()[0])
+    assert first.keys() == {"line", "tokens", "vector"}
+    np.testing.assert_allclose(first["vector"], lines[0].vectors)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("num_layers", [None, NUM_LAYERS])
 def test_offsets_cut_each_line_out_of_the_vectors(tmp_path, dtype, num_layers):
@@ -113,7 +134,7 @@ def test_json_numbers_are_exact(tmp_path_factory, value, dtype):
     path = write(tmp_path_factory.mktemp("json"), "jsonl", [EmbeddedLine(7, ["é", '"'], vectors)], layout)
     found = json.loads(path.read_text(encoding="utf-8"))
     assert (found["line"], found["tokens"]) == (7, ["é", '"'])
-    assert np.array_equal(np.array(found["vectors"], dtype=dtype), vectors)
+    assert np.array_equal(np.array(found["vector"], dtype=dtype), vectors)
 
 
 def test_json_has_the_layers_outside(tmp_path):
