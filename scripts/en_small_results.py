@@ -1,10 +1,10 @@
-"""Measure a pretrained model, and write what was found as one page: results/en-small.md is made so.
+"""Measure a pretrained model and write one page of results, such as results/en-small.md.
 
     python scripts/en_small_results.py RUN DATA --work WORK -o results/en-small.md
 
-RUN is the finished folder of `elmokit pretrain`, DATA has lm, pos and glove. Every measurement is a command, shown on
-the page beside its numbers. What it prints is kept in WORK, and a measurement that is there is not made again: an
-interrupted run goes on, and the page can be written anew. WORK/en-small is the model as it is published, with its card.
+RUN is a finished run of `elmokit pretrain`; DATA contains lm, pos and glove. Every measurement is a command, and the
+page shows it beside its numbers. WORK caches the output of each command, so an interrupted script can be restarted and
+the page rewritten. WORK/en-small is the model as published, with its card.
 """
 
 import argparse
@@ -37,48 +37,48 @@ CONTEXTS = (  # three senses
 )
 
 ABOUT_TRAINING = """\
-From `recipes/en-small.toml`. The curve has the perplexity of the first 100,000 words of `wiki.dev`; the next table has
-that of all. A token counts once, though each direction predicts it, and so do sentence boundaries. Hours are those of
-the clock, with other work beside it at times; the looks at held-out text up to step 12,000 are not in them."""
+Recipe: `recipes/en-small.toml`. The curve shows the perplexity of the first 100,000 words of `wiki.dev`; the next table
+covers all of it. Tokens and sentence boundaries count once, although both directions predict them. Hours are wall-clock
+time on a machine that was shared at times; evaluations of the held-out text up to step 12,000 are excluded."""
 
 ABOUT_PERPLEXITY = """\
-Of held-out text, over the whole vocabulary. Words that it lacks are one word, `<UNK>`, for all models. A sentence
-begins from zero (`reset`), from a settled state (`warm`) or where the last one ended (`carry`). n-grams: modified
-Kneser-Ney of the same tokens, nothing left out."""
+Held-out text, full softmax. Out-of-vocabulary words are one word, `<UNK>`, for all models. A sentence starts from zero
+(`reset`), from a settled state (`warm`) or from the state after the previous sentence (`carry`). n-grams: modified
+Kneser-Ney of the same tokens, unpruned."""
 
 ABOUT_FINE_TUNING = """\
-Perplexity (mean of both directions, `warm`) of text of the domain that was not learned from, before and after one epoch
-on a million words of it; and what the tuned model then has on `wiki.dev`. The paper's supplement has such a table for
-its tasks' data. Both texts have lines broken at a width and no blank lines, so headings run into sentences."""
+Perplexity (mean of both directions, `warm`) of held-out text of the domain before and after one epoch on a million
+words of it, and that of the tuned model on `wiki.dev`. The paper's supplement has a similar table for its tasks. Both
+texts are wrapped at a fixed width without blank lines, so headings run into sentences."""
 
-ABOUT_ROUNDING = 'Cosine of every vector with `precision="int8"` and the same in fp32.'
+ABOUT_ROUNDING = 'Cosine of every vector in `precision="int8"` with the same vector in fp32.'
 
 ABOUT_PARTS_OF_SPEECH = """\
-A linear classifier on frozen vectors: UD English-EWT, XPOS tags, accuracy. The paper's Table 6 asks the same of the
-Wall Street Journal, so its numbers do not compare."""
+Accuracy of a linear classifier on frozen vectors: UD English-EWT, XPOS tags. The paper's Table 6 is on the Wall Street
+Journal, so its numbers are not comparable."""
 
-ABOUT_NEIGHBOURS = """\
-In `wiki.dev` and `wiki.test`, by the top layer, as in the paper's Table 4: the same word elsewhere, and the nearest of
-all tokens. GloVe has one vector for all of them. These texts have the word 116 times, and no play of baseball among
-them, so the first context finds little."""
+ABOUT_NEIGHBORS = """\
+Nearest by the top layer in `wiki.dev` and `wiki.test`, as in the paper's Table 4: the same word elsewhere, and the
+nearest of all tokens. GloVe has one vector for all senses. The word occurs 116 times in these texts, never in the
+baseball sense, so the first context has no good match."""
 
 ABOUT_TEXT = """\
-## What it learned from
+## Training data
 
-61 million words of English Wikipedia (2015), one pass. The text is under
-[CC BY-SA 3.0](https://creativecommons.org/licenses/by-sa/3.0/). What Wikipedia says, leaves out or gets wrong, the
-model has learned too. The weights come under the terms of elmokit itself."""
+61 million words of English Wikipedia (2015), one epoch. The text is licensed under
+[CC BY-SA 3.0](https://creativecommons.org/licenses/by-sa/3.0/). The model reflects its biases, gaps and errors. The
+weights have the license of elmokit."""
 
 ABOUT_LIMITS = """\
-It is a small model of encyclopedic English. Other kinds of text are predicted worse until it is fine-tuned on them
-(`elmokit finetune`). Where a GPU is at hand, a transformer gives better vectors for most tasks.
+This is a small model of encyclopedic English. It predicts other kinds of text worse until it is fine-tuned on them
+(`elmokit finetune`). With a GPU, a transformer gives better vectors for most tasks.
 
-How each number was measured, and more of them: `results/en-small.md` in elmokit's repository."""
+`results/en-small.md` in elmokit's repository has the commands behind these numbers, and more results."""
 
 
 @dataclass(frozen=True)
 class Lab:
-    """Where things are, and how what was measured is kept."""
+    """Paths, and the cache of measurements."""
 
     run: Path
     data: Path
@@ -86,23 +86,23 @@ class Lab:
 
     @property
     def model(self) -> Path:
-        """The model as it is published: in half precision."""
+        """The model as published, in half precision."""
         return self.work / "en-small"
 
     def text(self, name: str) -> Path:
-        """A file of raw text."""
+        """Return the path of a raw text."""
         return self.data / "lm" / f"{name}.txt.xz"
 
     def claim(self) -> None:
-        """Refuse to mix measurements of two models."""
+        """Raise InputError if the cache has measurements of another model."""
         path, sums = self.work / "measured.sums", (self.run / "model" / SUMS).read_text("utf-8")
         if path.exists() and path.read_text("utf-8") != sums:
-            raise InputError(f"{self.work}: has measurements of another model than {self.run}'s; name another folder")
+            raise InputError(f"{self.work}: has measurements of a model other than {self.run}'s; use another folder")
         with atomic_file(path) as part:
             part.write_text(sums, "utf-8")
 
     def measure(self, name: str, command: Command) -> Found:
-        """Run a command that prints an object a line, unless it was run before."""
+        """Run a command that prints JSON lines, unless its output is cached; return the objects."""
         path, asked = self.work / f"{name}.jsonl", json.dumps({"command": self.shown(command)})
         before = path.read_text("utf-8").splitlines() if path.exists() else []
         if before[:1] != [asked]:
@@ -112,22 +112,22 @@ class Lab:
         return [json.loads(line) for line in before[1:]]
 
     def make(self, folder: Path, command: Command) -> None:
-        """Run a command that makes a model's folder, unless it is there."""
+        """Run a command that makes a model folder, unless the folder exists."""
         if not (folder / "config.json").exists():
             self.call(command)
 
     def call(self, command: Command) -> str:
-        """Run a command; return what it prints."""
+        """Run a command and return its output."""
         print(f"$ {self.shown(command)}", file=sys.stderr, flush=True)
         run = subprocess.run([sys.executable, *map(str, command)], stdout=subprocess.PIPE, text=True, check=False)
         if run.returncode:
             raise InputError(
-                f"{self.shown(command)}: ended with {run.returncode}, as told above; mend it and begin again"
+                f"{self.shown(command)}: exit code {run.returncode}, see above; fix the cause and start again"
             )
         return run.stdout
 
     def shown(self, command: Command) -> str:
-        """A command as a user types it, with the run in `runs`, the data in `data`, and models where they are."""
+        """Return a command as a user types it, with the run in `runs`, the data in `data` and models right here."""
         words = [self._named(word) if isinstance(word, Path) else word for word in command]
         return shlex.join(["python", *words] if isinstance(command[0], Path) else words[1:])
 
@@ -138,15 +138,15 @@ class Lab:
         return str(path.relative_to(SCRIPTS.parent)) if path.is_relative_to(SCRIPTS.parent) else path.name
 
     def as_block(self, *commands: Command) -> Section:
-        """Commands on the page."""
+        """Return commands as a code block."""
         return ["```", *map(self.shown, commands), "```", ""]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="the folder of a finished run")
-    parser.add_argument("data", type=Path, help="the folder of the data")
-    parser.add_argument("--work", type=Path, required=True, help="a folder for what is measured")
+    parser.add_argument("run", type=Path, help="folder of a finished run")
+    parser.add_argument("data", type=Path, help="folder of the data")
+    parser.add_argument("--work", type=Path, required=True, help="folder for cached measurements")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the page, a .md file")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ def main() -> None:
         "-o",
         args.output.absolute(),
     ]
-    facts = gather_facts(shlex.split(lab.shown(made_by)))  # before the tree has the page's files in it
+    facts = gather_facts(shlex.split(lab.shown(made_by)))  # before the page's files make the tree dirty
     try:
         lab.claim()
         sections = [
@@ -170,7 +170,7 @@ def main() -> None:
             fine_tuning(lab),
             rounding(lab),
             parts_of_speech(lab),
-            neighbours(lab),
+            neighbors(lab),
         ]
         with atomic_file(args.output) as part:
             part.write_text("\n".join(line for section in sections for line in (*section, "")), "utf-8")
@@ -191,7 +191,7 @@ def as_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Itera
 
 
 def head(lab: Lab, curve: Path, facts: Mapping[str, str]) -> Section:
-    """How the model was learned."""
+    """Return the title, the provenance and the training curve."""
     converting = elmokit("convert", lab.run / "model", "-o", lab.model, "--dtype", "float16")
     drawing: Command = [SCRIPTS / "learning_curve.py", lab.run, "-o", curve]
     lab.make(lab.model, converting)
@@ -204,11 +204,11 @@ def head(lab: Lab, curve: Path, facts: Mapping[str, str]) -> Section:
     hours = last["seconds"] / 3600
     numbers = (f"{last['step']:,}", f"{tokens:,}", f"{last['epoch']:.2f}", f"{hours:.1f}")
     return [
-        *("# en-small: how good it is", ""),
+        *("# Results of en-small", ""),
         *(f"- {name}: {value}" for name, value in facts.items()),
-        *(f"- seed of the training: {training['seed']}", ""),
-        "In the commands below, the run is in `runs`, the data in `data`, and models are where the command is typed.",
-        *("", "## How it learned", "", f"![held-out perplexity and loss against tokens seen]({curve.name})", ""),
+        *(f"- training seed: {training['seed']}", ""),
+        "The commands assume the run in `runs`, the data in `data` and models in the current folder.",
+        *("", "## Training", "", f"![held-out perplexity and loss against tokens seen]({curve.name})", ""),
         *(ABOUT_TRAINING, "", *lab.as_block(converting, drawing)),
         *as_table(
             ("steps", "tokens seen", "epochs", "hours", "tokens/s"), [(*numbers, f"{tokens / hours / 3600:,.0f}")]
@@ -217,7 +217,7 @@ def head(lab: Lab, curve: Path, facts: Mapping[str, str]) -> Section:
 
 
 def measured_perplexities(lab: Lab) -> tuple[dict[str, Found], Found, list[Command]]:
-    """Of the model by text, of n-grams, and by which commands."""
+    """Return the model's perplexities by text, those of n-grams, and the commands."""
     texts = {name: lab.text(name) for name in HELD_OUT}
     commands = {name: elmokit("perplexity", lab.model, path, "--all-states", "--json") for name, path in texts.items()}
     counting: Command = [SCRIPTS / "ngram_perplexity.py", lab.run, *texts.values(), "--json"]
@@ -226,7 +226,7 @@ def measured_perplexities(lab: Lab) -> tuple[dict[str, Found], Found, list[Comma
 
 
 def perplexity(lab: Lab) -> Section:
-    """On held-out text, beside n-grams."""
+    """Return perplexities on held-out text, with n-grams for comparison."""
     found, ngrams, commands = measured_perplexities(lab)
     rows = []
     for name in HELD_OUT:
@@ -245,7 +245,7 @@ def perplexity(lab: Lab) -> Section:
 
 
 def fine_tuning(lab: Lab) -> Section:
-    """What one epoch on a domain's text does to the perplexity of other text of it, and of Wikipedia."""
+    """Return perplexities before and after one epoch on a domain, on its held-out text and on Wikipedia."""
     rows: list[tuple[str, ...]] = []
     commands: list[Command] = []
     for domain in DOMAINS:
@@ -267,7 +267,7 @@ def fine_tuning(lab: Lab) -> Section:
 
 
 def rounding(lab: Lab) -> Section:
-    """int8 beside fp32."""
+    """Return the cosines of int8 with fp32 vectors."""
     comparing: Command = [
         SCRIPTS.parent / "benchmarks" / "int8_accuracy.py",
         lab.model,
@@ -279,11 +279,11 @@ def rounding(lab: Lab) -> Section:
         for layer, one in enumerate(lab.measure("int8", comparing))
     ]
     table = as_table(("layer", "mean cosine", "lowest", "at", "tokens"), rows)
-    return ["## Eight bits", "", ABOUT_ROUNDING, "", *lab.as_block(comparing), *table]
+    return ["## int8", "", ABOUT_ROUNDING, "", *lab.as_block(comparing), *table]
 
 
 def measured_parts_of_speech(lab: Lab) -> tuple[Found, Command]:
-    """Accuracy by biLM and layer, and by which command."""
+    """Return the accuracy by biLM and layer, and the command."""
     files = {part: lab.data / "pos" / f"en_ewt-ud-{part}.conllu.xz" for part in ("train", "dev", "test")}
     given = [word for part, path in files.items() for word in (f"--{part}", path)]
     command = elmokit("probe", "pos", *given, "--model", lab.model, "--control", "--json")
@@ -291,7 +291,7 @@ def measured_parts_of_speech(lab: Lab) -> tuple[Found, Command]:
 
 
 def parts_of_speech(lab: Lab) -> Section:
-    """What each layer knows of them."""
+    """Return the part-of-speech accuracy of each layer."""
     found, command = measured_parts_of_speech(lab)
     names = {"given": "en-small", "untrained": "the same shape, untrained"}
     rows = [
@@ -301,8 +301,8 @@ def parts_of_speech(lab: Lab) -> Section:
     return ["## Parts of speech", "", ABOUT_PARTS_OF_SPEECH, "", *lab.as_block(command), *table]
 
 
-def neighbours(lab: Lab) -> Section:
-    """Of "play", in several contexts."""
+def neighbors(lab: Lab) -> Section:
+    """Return the nearest neighbors of "play" in several contexts."""
     contexts = [word for context in CONTEXTS for word in ("--context", context)]
     vectors = lab.data / "glove" / "glove.6B.100d.top100k.f16.npz"
     texts = [word for name in HELD_OUT for word in ("--in", lab.text(name))]
@@ -310,7 +310,7 @@ def neighbours(lab: Lab) -> Section:
     of_word, of_all = [*asking, "--same-word", "--vectors", vectors], asking
     same, others = lab.measure("neighbors-of-the-word", of_word), lab.measure("neighbors", of_all)
     static = ", ".join(f"{one['token']} ({one['similarity']:.2f})" for one in same[0]["static_neighbors"])
-    lines = ["## Nearest neighbours of *play*", "", ABOUT_NEIGHBOURS, "", *lab.as_block(of_word, of_all)]
+    lines = ["## Nearest neighbors of *play*", "", ABOUT_NEIGHBORS, "", *lab.as_block(of_word, of_all)]
     lines += [f"GloVe: {static}", ""]
     for word, token in zip(same, others, strict=True):
         rows = [
@@ -323,7 +323,7 @@ def neighbours(lab: Lab) -> Section:
 
 
 def _marked(tokens: Sequence[str], position: int, width: int = 12) -> str:
-    """The token in bold, with some words on either side."""
+    """Return the token in bold, with some words of context."""
     first, last = max(0, position - width), position + width + 1
     words = [f"**{token}**" if place == position else token for place, token in enumerate(tokens)]
     cut = " ".join(words[first:last]).replace("|", "\\|")
@@ -331,7 +331,7 @@ def _marked(tokens: Sequence[str], position: int, width: int = 12) -> str:
 
 
 def write_card(lab: Lab) -> None:
-    """Tell in the model's card what it learned from, and how good it is. The card is not among the model's sums."""
+    """Add training data and results to the model card, which is not covered by the checksums."""
     path = lab.model / CARD
     found, ngrams, _ = measured_perplexities(lab)
     of_test = {one["state"]: one["arithmetic_mean"] for one in found["wiki.test"]}
@@ -341,15 +341,15 @@ def write_card(lab: Lab) -> None:
     tags = {(one["bilm"], str(one["layer"])): one["test_accuracy"] for one in measured_parts_of_speech(lab)[0]}
     layers = ", ".join(f"{accuracy:.1%} (layer {layer})" for (bilm, layer), accuracy in tags.items() if bilm == "given")
     rows = [
-        ("perplexity of `wiki.test`, mean of both directions", f"{of_test['warm']:.1f}"),
+        ("perplexity on `wiki.test`, mean of both directions", f"{of_test['warm']:.1f}"),
         (
-            f"the same of modified Kneser-Ney {best_ngrams['order']}-grams of the same text",
+            f"the same for modified Kneser-Ney {best_ngrams['order']}-grams of the same text",
             f"{best_ngrams['mean']:.1f}",
         ),
-        ("parts of speech, UD English-EWT test, by a linear classifier", layers),
+        ("part-of-speech accuracy, UD English-EWT test, linear classifier", layers),
     ]
     generated = path.read_text("utf-8").partition("\n## ")[0].rstrip()
-    lines = [generated, "", ABOUT_TEXT, "", "## How good it is", "", *as_table(("", ""), rows), "", ABOUT_LIMITS, ""]
+    lines = [generated, "", ABOUT_TEXT, "", "## Results", "", *as_table(("", ""), rows), "", ABOUT_LIMITS, ""]
     with atomic_file(path) as part:
         part.write_text("\n".join(lines), "utf-8")
 

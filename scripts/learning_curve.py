@@ -1,8 +1,8 @@
-"""Draw how a pretraining run learned: perplexity on held-out text, and the training loss, against tokens seen.
+"""Plot a pretraining run: held-out perplexity and training loss against tokens seen.
 
     python scripts/learning_curve.py RUN -o curve.svg        # or .png, .pdf
 
-RUN is the folder of `elmokit pretrain`; its log.jsonl may still grow. Needs `pip install 'elmokit[plot]'`.
+RUN is the folder of an `elmokit pretrain` run, finished or not. Needs `pip install 'elmokit[plot]'`.
 """
 
 import argparse
@@ -20,22 +20,22 @@ CURVES = {"forward": "tab:blue", "backward": "tab:orange", "mean": "black"}
 
 @dataclass(frozen=True)
 class RunCurves:
-    """The lines of a run's log, and how many tokens a step reads in each direction."""
+    """Log lines of a run, and the number of tokens per step and direction."""
 
     name: str
     losses: list[dict[str, Any]]
     heldout: list[dict[str, Any]]
-    tokens_a_step: int
+    tokens_per_step: int
 
     def tokens(self, lines: list[dict[str, Any]]) -> list[int]:
-        """How many had been seen at every line."""
-        return [line["step"] * self.tokens_a_step for line in lines]
+        """Return the number of tokens seen at every line."""
+        return [line["step"] * self.tokens_per_step for line in lines]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="the folder of a run")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the picture: .svg, .png or .pdf")
+    parser.add_argument("run", type=Path, help="folder of a run")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="output file: .svg, .png or .pdf")
     args = parser.parse_args()
     try:
         draw(read_run(args.run), args.output)
@@ -48,18 +48,18 @@ def read_run(run: Path) -> RunCurves:
     training = json.loads(_read(run / "recipe.json"))["training"]
     losses, heldout = ([line for line in lines if line["kind"] == kind] for kind in ("LogLine", "HeldOut"))
     if not losses:
-        raise InputError(f"{run / 'log.jsonl'}: no line yet; wait for the first steps of the run")
-    # A run may look at another text than before. Perplexities of different ones cannot be compared.
+        raise InputError(f"{run / 'log.jsonl'}: has no training steps; wait for the first ones")
+    # A run may change its held-out text. Perplexities on different texts are not comparable.
     heldout = [line for line in heldout if line["text"] == heldout[-1]["text"]]
     return RunCurves(run.resolve().name, losses, heldout, training["num_rows"] * training["unroll_steps"])
 
 
 def draw(curves: RunCurves, output: Path) -> None:
     matplotlib = require("matplotlib", extra="plot")
-    matplotlib.use("agg")  # a file, whatever screen there is
+    matplotlib.use("agg")  # write a file, with or without a screen
     from matplotlib import pyplot
 
-    # The same run gives the same bytes.
+    # Equal runs give equal bytes.
     with pyplot.rc_context({"svg.hashsalt": "elmokit", "axes.spines.top": False, "axes.spines.right": False}):
         figure, panels = pyplot.subplots(2, sharex=True, figsize=(7, 6), layout="constrained")
         _draw_perplexity(panels[0], curves)
@@ -81,7 +81,7 @@ def _draw_perplexity(panel: Any, curves: RunCurves) -> None:
 
     panel.set_ylabel("held-out perplexity")
     if not curves.heldout:
-        panel.text(0.5, 0.5, "no look at held-out text yet", transform=panel.transAxes, ha="center")
+        panel.text(0.5, 0.5, "no held-out evaluation yet", transform=panel.transAxes, ha="center")
         return
     tokens = curves.tokens(curves.heldout)
     for name, color in CURVES.items():
@@ -98,19 +98,19 @@ def _draw_perplexity(panel: Any, curves: RunCurves) -> None:
 
 
 def _draw_loss(panel: Any, curves: RunCurves) -> None:
-    # A sampled loss lies below the full one, and says nothing of perplexity.
+    # A sampled loss is lower than the full one, and not comparable with perplexity.
     panel.set_ylabel("training loss, sampled softmax" if curves.losses[-1]["sampled"] else "training loss")
     tokens = curves.tokens(curves.losses)
     for name in ("forward", "backward"):
         values = [line[f"{name}_loss"] for line in curves.losses]
-        marker = "." if len(values) == 1 else ""  # a line of one point shows nothing
+        marker = "." if len(values) == 1 else ""  # a line through one point is invisible
         panel.plot(tokens, values, color=CURVES[name], marker=marker, lw=1, label=f"{name}, {values[-1]:.3f}")
     panel.grid(visible=True, alpha=0.3)
     panel.legend(frameon=False, title="at the end")
 
 
 def _whole_lines(path: Path) -> list[str]:
-    """The lines that are written out; a run that goes on may be writing the next."""
+    """Return the complete lines; a run in progress may be writing the next."""
     return [line for line in _read(path).splitlines(keepends=True) if line.endswith("\n")]
 
 
@@ -118,7 +118,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; expected the folder of a run of elmokit pretrain") from error
+        raise InputError(f"{path}: {error.strerror}; expected the folder of an `elmokit pretrain` run") from error
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Perplexity of n-gram models on the words and the vocabulary of a pretrained biLM, to compare it with.
+"""Measure the perplexity of n-gram models with a pretrained biLM's training text and vocabulary, for comparison.
 
     python scripts/ngram_perplexity.py RUN FILES... [--order 5] [--json]
 
-RUN is the folder of `elmokit pretrain`: its prepared text is learned, its vocabulary is used. Each of FILES, raw text
-with a sentence a line, is predicted from both sides, boundaries as `elmokit perplexity` counts them; a word that the
-vocabulary lacks is <UNK> for both. Smoothing is interpolated modified Kneser-Ney, and no n-gram is left out. 61 million
-words take six minutes of one core and 11 GB of memory.
+RUN is the folder of an `elmokit pretrain` run: its prepared text and vocabulary are used. Each of FILES, raw text with
+one sentence per line, is predicted in both directions, with boundaries as `elmokit perplexity` counts them;
+out-of-vocabulary words are <UNK>. Smoothing is interpolated modified Kneser-Ney without pruning. 61 million words take
+six minutes on one core and 11 GB of memory.
 """
 
 import argparse
@@ -28,10 +28,10 @@ from elmokit.text.vocab import Vocab, read_vocab
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="the folder of a run")
+    parser.add_argument("run", type=Path, help="folder of a run")
     parser.add_argument("files", type=Path, nargs="+", help="text to predict, also .gz and .xz")
-    parser.add_argument("--order", type=int, default=5, help="words of the longest n-gram (5)")
-    parser.add_argument("--json", action="store_true", help="print JSON, an object a model and file")
+    parser.add_argument("--order", type=int, default=5, help="length of the longest n-gram (5)")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per model and file")
     args = parser.parse_args()
     try:
         rows = measure(args.run, args.files, args.order)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def measure(run: Path, files: list[Path], order: int) -> list[dict[str, object]]:
-    learned, vocab = Corpus.open(run / "text"), read_vocab(run / "vocab.txt")
+    train, vocab = Corpus.open(run / "text"), read_vocab(run / "vocab.txt")
     rows = []
     with tempfile.TemporaryDirectory(prefix="elmokit-") as folder:
         texts = {path.name: prepare_corpus([path], Path(folder) / str(i)) for i, path in enumerate(files)}
@@ -54,7 +54,7 @@ def measure(run: Path, files: list[Path], order: int) -> list[dict[str, object]]
             for side in ("forward", "backward"):
                 start = time.monotonic()
                 reverse = side == "backward"
-                model = KneserNey.learn(to_stream(learned, vocab, reverse=reverse), order=length, num_words=len(vocab))
+                model = KneserNey.learn(to_stream(train, vocab, reverse=reverse), order=length, num_words=len(vocab))
                 for name, corpus in texts.items():
                     logs = model.log_probabilities(to_stream(corpus, vocab, reverse=reverse))
                     found[name][side] = float(np.exp(-logs.mean()))

@@ -1,4 +1,4 @@
-"""The page of results: every command once, what was measured kept, and the card. The commands' answers are made up."""
+"""The page of results and the model card: every command runs once. Their output is made up."""
 
 import json
 import sys
@@ -48,7 +48,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def called(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that were run; their answers are made up."""
+    """Record the commands, and make up their output."""
     run = tmp_path / "run-7"
     (run / "model").mkdir(parents=True)
     (run / "model" / "SHA256SUMS").write_text("0  config.json\n")
@@ -104,14 +104,14 @@ def test_the_page_has_every_number_beside_its_command(script, called, monkeypatc
 def test_the_card_is_written_once(script, monkeypatch):
     make_page(script, monkeypatch)
     card = Path("work/en-small/README.md").read_text("utf-8")
-    assert card.startswith("# en-small\n\n`sha256sum` checks the files.\n\n## What it learned from\n")
-    assert "| perplexity of `wiki.test`, mean of both directions | 69.0 |" in card
-    assert "| the same of modified Kneser-Ney 5-grams of the same text | 139.0 |" in card
+    assert card.startswith("# en-small\n\n`sha256sum` checks the files.\n\n## Training data\n")
+    assert "| perplexity on `wiki.test`, mean of both directions | 69.0 |" in card
+    assert "| the same for modified Kneser-Ney 5-grams of the same text | 139.0 |" in card
     make_page(script, monkeypatch)
     assert Path("work/en-small/README.md").read_text("utf-8") == card
 
 
-def test_what_was_measured_is_kept_unless_its_command_is_another(script, called, monkeypatch):
+def test_a_measurement_is_cached_until_its_command_changes(script, called, monkeypatch):
     first = make_page(script, monkeypatch)
     called.clear()
     assert make_page(script, monkeypatch) == first
@@ -123,15 +123,15 @@ def test_what_was_measured_is_kept_unless_its_command_is_another(script, called,
 
 
 @pytest.mark.usefixtures("called")
-def test_measurements_of_another_model_are_not_taken(script, monkeypatch):
+def test_measurements_of_another_model_are_rejected(script, monkeypatch):
     make_page(script, monkeypatch)
     Path("run-7/model/SHA256SUMS").write_text("1  config.json\n")
-    with pytest.raises(SystemExit, match=r"work: has measurements of another model than .*run-7's; name another"):
+    with pytest.raises(SystemExit, match=r"work: has measurements of a model other than .*run-7's; use another"):
         make_page(script, monkeypatch)
     make_page(script, monkeypatch, work="other")
 
 
-def test_a_command_that_fails_is_told(script, tmp_path):
+def test_a_failed_command_is_reported(script, tmp_path):
     lab = script.Lab(tmp_path / "run", tmp_path / "data", tmp_path / "work")
-    with pytest.raises(InputError, match=r"python missing\.py: ended with 2, as told above"):
+    with pytest.raises(InputError, match=r"python missing\.py: exit code 2, see above"):
         lab.call([tmp_path / "missing.py"])

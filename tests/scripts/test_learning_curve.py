@@ -1,4 +1,4 @@
-"""The picture of a run: of what its log says, and the same bytes every time."""
+"""The plot of a run follows its log, and has the same bytes every time."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def heldout(step: int, text: str) -> dict[str, object]:
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
-    """A run that looked at another text at first, and is writing a line."""
+    """Make a run that changed its held-out text and is writing a log line."""
     lines = [loss(20), heldout(20, "old"), loss(40), heldout(40, "new"), loss(60), heldout(60, "new")]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"kind": "LogL')
     (tmp_path / "recipe.json").write_text(json.dumps({"training": {"num_rows": 4, "unroll_steps": 5}}))

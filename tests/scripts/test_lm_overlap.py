@@ -1,4 +1,4 @@
-"""What of a test set a biLM has read: counted by sentences, and scored apart."""
+"""Overlap of a test set with a biLM's training text: counts, and scores by overlap."""
 
 import json
 import lzma
@@ -19,7 +19,7 @@ ROME = "Bo met three of the oldest families of Rome in the course of a week ."
 
 
 def paragraph(number: int, *sentences: str) -> dict[str, object]:
-    """With one question, to which all of it is the answer: nearly whatever is said is right in part."""
+    """Return a paragraph with one question whose answer is all of it, so nearly every prediction overlaps."""
     context = " ".join(sentence.replace(" ,", ",").replace(" .", ".") for sentence in sentences)
     answers = [{"text": context, "answer_start": 0}]
     return {"context": context, "qas": [{"id": str(number), "question": "Where was it?", "answers": answers}]}
@@ -35,7 +35,7 @@ def write_questions(path: Path, paragraphs: list[dict[str, object]]) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A finished row of questions about three paragraphs."""
+    """Make a finished row of questions about three paragraphs."""
     write_home(tmp_path)
     write_questions(tmp_path / "data" / "squad" / "test-small.json.xz", PARAGRAPHS)
     given = {"--data": "data", "--elmo": "bilm", "--vectors": "data/glove.txt", "--recipes": "recipes"}
@@ -58,12 +58,12 @@ def write_page(home: Path, *lines: str) -> str:
 
 
 @pytest.mark.long
-def test_what_was_read_is_counted_and_scored_apart(home, capfd):
+def test_seen_sentences_are_counted_and_scored_separately(home, capfd):
     page = write_page(home, "Something else altogether, which is long enough.", OSLO.upper().replace(" .", "!"))
     counts, *scores = rows_of(page, "SQuAD, a part")
     assert counts[1:] == ["3", "1", "33.3%", "3", "2", "1"]
     assert rows_of(page, "SST-5")[0][1:4] == ["0", "0", "-"]
-    assert [row[1:3] for row in scores] == [["all", "3"], ["nothing read", "1"], ["half or more read", "1"]]
+    assert [row[1:3] for row in scores] == [["all", "3"], ["nothing seen", "1"], ["half or more seen", "1"]]
     for row, paragraphs in zip(scores, (PARAGRAPHS, PARAGRAPHS[1:2], PARAGRAPHS[:1]), strict=True):
         write_questions(home / "part.json.xz", paragraphs)
         for cell, arm in zip(row[3:], ARMS, strict=True):
@@ -77,7 +77,7 @@ def test_what_was_read_is_counted_and_scored_apart(home, capfd):
 
 
 @pytest.mark.long
-def test_a_row_that_was_not_read_is_not_scored(home):
+def test_a_row_that_was_not_seen_is_not_scored(home):
     page = write_page(home, "Something else altogether, which is long enough.", "Rome")
     assert [row[2:] for row in rows_of(page, "SQuAD, a part")] == [["0", "0.0%", "3", "0", "0"]]
 
