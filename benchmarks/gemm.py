@@ -1,4 +1,4 @@
-"""The speed limit: what torch's own matrix product reaches, and how many operations an LSTM needs."""
+"""The GEMM rate of torch on this machine, and the operations of an LSTM."""
 
 import threading
 import time
@@ -13,14 +13,14 @@ NUM_DIRECTIONS = 2
 
 
 def lstm_flops(config: LSTMConfig) -> int:
-    """Operations for one position: all layers of both directions."""
+    """Return the operations per position: all layers of both directions."""
     gates = 2 * 2 * config.proj_dim * 4 * config.cell_dim  # from the input and from the state
     projection = 2 * config.cell_dim * config.proj_dim if config.has_projection else 0
     return NUM_DIRECTIONS * config.num_layers * (gates + projection)
 
 
 def gemm_rate(config: LSTMConfig) -> float:
-    """The most operations a second that two threads reach at the same time, with the product of a layer's inputs."""
+    """Return the operations per second that two threads reach together, on the product of a layer's inputs."""
     shape = NUM_ROWS, config.proj_dim, 4 * config.cell_dim
     num_threads = torch.get_num_threads()
     threads_each = max(1, num_threads // NUM_DIRECTIONS)
@@ -39,6 +39,6 @@ def gemm_rate(config: LSTMConfig) -> float:
 
     with ThreadPoolExecutor(NUM_DIRECTIONS) as threads:
         seconds_of_each = list(threads.map(time_products, range(NUM_DIRECTIONS)))
-    torch.set_num_threads(num_threads)  # what a thread sets for itself is also the default of new threads
+    torch.set_num_threads(num_threads)  # a thread's setting is also the default of new threads
     best = min(max(pair) for pair in zip(*seconds_of_each, strict=True))
     return NUM_DIRECTIONS * 2.0 * shape[0] * shape[1] * shape[2] / best

@@ -1,10 +1,10 @@
-"""How fast elmokit embeds, beside the way AllenNLP's ``Elmo`` does it: one table of ratios.
+"""Compare the speed of embedding with AllenNLP's way of running a biLM: one table of ratios.
 
     python benchmarks/inference.py TEXT [--size paper|small|all|tiny] [--only PART]... [--rounds 5] [--save FILE]
 
-Both sides get the same batches and take turns batch by batch, so that a machine that drifts drifts for both. A ratio
-is that of the times of one round; the table has the median over the rounds, the lowest and the highest.
-README.md in this folder says what the rows mean. Memory at the paper's size takes half an hour by itself.
+Both sides get the same batches and alternate batch by batch, so drift of the machine affects both. A ratio is that of
+the times in one round; the table shows the median over rounds, the minimum and the maximum. README.md in this folder
+explains the rows. Memory at the paper's size alone takes half an hour.
 """
 
 import argparse
@@ -48,12 +48,12 @@ from elmokit.text.chars import BOS_WORD, EOS_WORD, encode_words
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 REFERENCE = "reference"
-NEW_WORDS, KNOWN_WORDS = "new words", "known words"
+NEW_WORDS, CACHED_WORDS = "new words", "cached words"
 MOST_DIFFERENCE = 1e-4  # between the vectors of both sides
 NUM_THREADS = torch.get_num_threads()  # torch's own choice
 ACCURACY_SENTENCES = 200
 
-# (size, part, precision): at least so many times the reference's speed
+# (size, part, precision): minimum speed relative to the reference
 RATIO_GOALS = {
     ("paper", "sorted", "fp32"): 2.0,
     ("paper", "sorted", "int8"): 3.3,
@@ -71,7 +71,7 @@ MEMORY_GOAL, GROWTH_GOAL = 1.5e9, 0.05
 
 @dataclass(frozen=True)
 class Bench:
-    """What every part needs."""
+    """Inputs of every part."""
 
     name: str
     size: Size
@@ -84,7 +84,7 @@ class Bench:
 
     @property
     def has_goals(self) -> bool:
-        """Whether the goals below that name no size are meant: they are set for the paper's model."""
+        """True for the paper's model, to which the goals without a size apply."""
         return self.name == "paper"
 
 
@@ -96,11 +96,11 @@ def main() -> None:
     for name in names:
         with TemporaryDirectory() as folder:
             bench = prepare(name, arguments.text, Path(folder), arguments.rounds)
-            facts[f"largest difference of a value, {name}"] = f"{check_reference(bench):.1e}"
+            facts[f"largest absolute difference, {name}"] = f"{check_reference(bench):.1e}"
             for part in arguments.only or PARTS:
                 print(f"{name}: {part} ...", file=sys.stderr, flush=True)
                 rows += PARTS[part](bench)
-    report = Report("Inference, elmokit against the way of AllenNLP", facts, rows)
+    report = Report("Inference: elmokit against AllenNLP's implementation", facts, rows)
     report.print()
     if arguments.save:
         arguments.save.parent.mkdir(parents=True, exist_ok=True)
@@ -109,10 +109,10 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("text", type=Path, help="raw text, .gz and .xz too")
+    parser.add_argument("text", type=Path, help="raw text, also .gz and .xz")
     parser.add_argument("--size", choices=[*SIZES, "all"], default="all", help="the model; all: paper and small")
     parser.add_argument("--only", choices=PARTS, action="append", help="a part to run; repeat for more (all)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that a median is taken over (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (5)")
     parser.add_argument("--save", type=Path, help="also write the table as Markdown to this file")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
@@ -128,7 +128,7 @@ def prepare(name: str, text_path: Path, work_dir: Path, rounds: int) -> Bench:
 
 
 def check_reference(bench: Bench) -> float:
-    """Refuse to time two programs that do not compute the same; return by how much a value differs at most."""
+    """Return the largest difference between both sides' vectors; exit if they do not compute the same."""
     batch = bench.sentences[:UNSORTED_BATCH]
     pairs = zip(load(bench, "fp32").embed_layers(batch), bench.reference.embed_layers(batch), strict=True)
     difference = max(float(np.abs(ours - theirs).max()) for ours, theirs in pairs)
@@ -138,7 +138,7 @@ def check_reference(bench: Bench) -> float:
 
 
 def load(bench: Bench, precision: Precision) -> Embedder:
-    """A new Embedder, which knows no word of the text yet but has made its first call."""
+    """Return a new Embedder with an empty word cache that has made its first call."""
     embedder = Embedder.from_pretrained(bench.model.folder, precision=precision, state="reset")  # as the reference
     embedder.embed_layers([[""]])
     return embedder
@@ -159,7 +159,7 @@ def run_sentence(bench: Bench) -> Iterator[Row]:
 
 
 def compare(bench: Bench, part: str, what: str, batches: list[Batch]) -> Iterator[Row]:
-    """Time all sides on the same batches, first with words that are new to a side, then with known ones."""
+    """Time all sides on the same batches, first with an empty word cache, then with all words cached."""
     seconds = take_turns(lambda: make_sides(bench), batches, bench.rounds)
     num_words = count_words(batches)
 
@@ -178,19 +178,19 @@ def compare(bench: Bench, part: str, what: str, batches: list[Batch]) -> Iterato
 
 
 def make_sides(bench: Bench) -> dict[str, Callable[[Batch], object]]:
-    """Who takes turns in a round. What follows its own first turn at a batch knows all its words."""
+    """Return the sides of a round. An embedder's second turn at a batch finds all words in its cache."""
     sides: dict[str, Callable[[Batch], object]] = {REFERENCE: bench.reference.embed_layers}
     if importlib.util.find_spec("allennlp"):
         sides["AllenNLP itself"] = load_allennlp(bench.model)
     for precision in PRECISIONS:
         embedder = load(bench, precision)
         sides[f"{precision}, {NEW_WORDS}"] = embedder.embed_layers
-        sides[f"{precision}, {KNOWN_WORDS}"] = embedder.embed_layers
+        sides[f"{precision}, {CACHED_WORDS}"] = embedder.embed_layers
     return sides
 
 
 def load_allennlp(model: Model) -> Callable[[Batch], object]:
-    """The original, where it is installed; it shows whether the reference is a fair one."""
+    """Return AllenNLP itself, where it is installed, to validate the reference."""
     from allennlp.modules.elmo import Elmo, batch_to_ids
 
     elmo = Elmo(str(model.options_path), str(model.weights_path), num_output_representations=1, dropout=0.0).eval()
@@ -205,7 +205,7 @@ def load_allennlp(model: Model) -> Callable[[Batch], object]:
 def take_turns(
     make: Callable[[], dict[str, Callable[[Batch], object]]], batches: Sequence[Batch], rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds that each side took for all batches, a number a round; every round has new sides."""
+    """Return the seconds of each side for all batches, one number per round; every round has new sides."""
     taken: dict[str, list[float]] = {}
     for _ in range(rounds):
         sides = make()
@@ -230,7 +230,7 @@ def ratio_row(row: Row, ratios: list[float], goal: float | None) -> Row:
 
 
 def run_corpus(bench: Bench) -> Iterator[Row]:
-    """A whole text in our own batches; the reference's speed is that on its first batches, in the text's order."""
+    """Time a whole text in elmokit's own batches, and the reference on the first batches in the text's order."""
     corpus = bench.sentences[: bench.size.corpus_sentences]
     sample = unsorted_batches(corpus, bench.size.unsorted_batches)
     rates: dict[str, list[float]] = {side: [] for side in (REFERENCE, *PRECISIONS)}
@@ -253,7 +253,7 @@ def consume(embedder: Embedder, sentences: list[Sentence]) -> None:
 
 
 def run_lstm(bench: Bench) -> Iterator[Row]:
-    """The LSTMs alone, as a part of what the machine's matrix product reaches at the same moment."""
+    """Time the LSTMs alone, relative to the GEMM rate in the same round."""
     embedder, executor = load(bench, "fp32"), direction_executor()
     batches = [token_vectors(embedder, batch) for batch in sorted_batches(bench.sentences, bench.size.sorted_batches)]
     flops = lstm_flops(bench.size.config.lstm) * sum(len(tokens_NP) for tokens_NP, _ in batches)
@@ -278,7 +278,7 @@ def run_lstm(bench: Bench) -> Iterator[Row]:
 
 
 def token_vectors(embedder: Embedder, batch: Batch) -> tuple[Tensor, list[int]]:
-    """The token layer of a batch with its boundaries, (N, P), and how long its sentences are."""
+    """Return the token layer of a batch with boundaries, (N, P), and the lengths of its sentences."""
     bounded = [[BOS_WORD, *sentence, EOS_WORD] for sentence in batch]
     words = [word for sentence in bounded for word in sentence]
     encoded = encode_words(words, max_chars=embedder.bilm.config.char_encoder.max_chars)
@@ -287,7 +287,7 @@ def token_vectors(embedder: Embedder, batch: Batch) -> tuple[Tensor, list[int]]:
 
 
 def run_accuracy(bench: Bench) -> Iterator[Row]:
-    """How near int8 is to fp32 on the text."""
+    """Compare int8 with fp32 vectors."""
     sentences = bench.sentences[:ACCURACY_SENTENCES]
     for layer, found in enumerate(compare_precisions(bench.model.folder, sentences)):
         what = f"int8 against fp32, layer {layer}: mean cosine (lowest)"
@@ -296,10 +296,10 @@ def run_accuracy(bench: Bench) -> Iterator[Row]:
 
 
 def run_load(bench: Bench) -> Iterator[Row]:
-    """Loading in a process of its own, imports not counted, files in the page cache."""
+    """Time loading in a new process, without imports, with files in the page cache."""
     model = bench.model
     for name, paths in {"hdf5": [model.options_path, model.weights_path], "folder": [model.folder]}.items():
-        measure("load", *paths)  # the first one fills the page cache
+        measure("load", *paths)  # fills the page cache
         seconds = [measure("load", *paths) for _ in range(bench.rounds)]
         row = Row(bench.name, f"load, {name}", elmokit=spread(seconds, "{:.2f} s"))
         goal = LOAD_GOALS[name]
@@ -310,7 +310,7 @@ def run_load(bench: Bench) -> Iterator[Row]:
 
 
 def run_memory(bench: Bench) -> Iterator[Row]:
-    """The peak of a process that embeds and keeps nothing, by the length of its input."""
+    """Measure the peak memory of a process that embeds and discards the results, by input length."""
     tokens_path = bench.work_dir / "tokens.txt"
     write_tokens(bench, tokens_path)
     for precision in PRECISIONS:
@@ -325,13 +325,13 @@ def run_memory(bench: Bench) -> Iterator[Row]:
         if len(peaks) > 1:
             fewest, most = min(peaks), max(peaks)
             growth = peaks[most] / peaks[fewest] - 1
-            what = f"growth of it, {fewest:,} to {most:,} tokens; {precision}"
+            what = f"growth, {fewest:,} to {most:,} tokens; {precision}"
             row = Row(bench.name, what, elmokit=f"{growth:+.1%}")
             yield judge(row, f"< {GROWTH_GOAL:.0%}", met=growth < GROWTH_GOAL) if bench.name != "tiny" else row
 
 
 def write_tokens(bench: Bench, path: Path) -> None:
-    """The text as tokens, as far as it is needed: tokenising is no part of what is measured."""
+    """Write as much of the text as needed, tokenized: tokenizing is not measured."""
     left = max(bench.size.memory_tokens)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for sentence in read_sentences(bench.text_path):
@@ -342,13 +342,13 @@ def write_tokens(bench: Bench, path: Path) -> None:
 
 
 def measure(*arguments: object) -> float:
-    """The number that `one_process.py` prints."""
+    """Return the number that `one_process.py` prints."""
     [number] = measure_many(*arguments)
     return number
 
 
 def measure_many(*arguments: object) -> list[float]:
-    """The numbers that `one_process.py` prints."""
+    """Return the numbers that `one_process.py` prints."""
     script = Path(__file__).with_name("one_process.py")
     command = [sys.executable, str(script), *map(str, arguments)]
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -1,9 +1,9 @@
-"""How near the vectors of the int8 model are to those of the fp32 model, on real text.
+"""Compare int8 with fp32 vectors on real text, by their cosines.
 
     python benchmarks/int8_accuracy.py MODEL TEXT [--sentences 500] [--json]
 
-MODEL is a folder of ours, or one with options.json and an .hdf5 file; TEXT is raw text, .gz and .xz too. Prints for
-every layer the mean and the lowest cosine over all tokens.
+MODEL is a folder of elmokit, or one with options.json and an .hdf5 file; TEXT is raw text, also .gz and .xz. Prints the
+mean and the lowest cosine over all tokens, per layer.
 
 Shapes: L layers, T tokens, D width.
 """
@@ -28,7 +28,7 @@ Cosines = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Agreement:
-    """The cosines of one layer's vectors, fp32 against int8."""
+    """Cosines of one layer's vectors, fp32 with int8."""
 
     mean: float
     lowest: float
@@ -41,11 +41,11 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("text", type=Path)
     parser.add_argument("--sentences", type=int, default=500, help="sentences from the text's beginning (500)")
-    parser.add_argument("--json", action="store_true", help="print JSON, an object a layer")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per layer")
     arguments = parser.parse_args()
     sentences = list(islice(read_sentences(arguments.text), arguments.sentences))
     if not sentences:
-        raise SystemExit(f"{arguments.text}: has no sentences; name a text")
+        raise SystemExit(f"{arguments.text}: has no sentences; expected a text with one or more")
     found = compare_precisions(arguments.model, sentences)
     if arguments.json:
         for agreement in found:
@@ -59,23 +59,23 @@ def main() -> None:
 
 
 def compare_precisions(model: Path, sentences: list[Sentence]) -> list[Agreement]:
-    """Embed the sentences in both precisions; one answer a layer."""
+    """Embed the sentences in both precisions; return the agreement per layer."""
     exact, rounded = (Embedder.from_pretrained(model, precision=precision) for precision in ("fp32", "int8"))
     pairs = zip(exact.iter_layers(sentences), rounded.iter_layers(sentences), strict=True)
     cosine_LN = np.concatenate([cosines(*pair) for pair in pairs], axis=1)
     tokens = [token for sentence in sentences for token in sentence]
-    return [summarise(cosine_N, tokens) for cosine_N in cosine_LN]
+    return [summarize(cosine_N, tokens) for cosine_N in cosine_LN]
 
 
 def cosines(first_LTD: Vectors, second_LTD: Vectors) -> Cosines:
-    """The cosine of every vector with its counterpart, (L, T); of two that are zero it is 1."""
+    """Return the cosine of every vector with its counterpart, (L, T); 1 for two zero vectors."""
     first_LTD, second_LTD = first_LTD.astype(np.float64), second_LTD.astype(np.float64)
     lengths_LT = np.linalg.norm(first_LTD, axis=2) * np.linalg.norm(second_LTD, axis=2)
     same_LT = (first_LTD == second_LTD).all(axis=2).astype(np.float64)
     return np.divide(np.einsum("ltd,ltd->lt", first_LTD, second_LTD), lengths_LT, out=same_LT, where=lengths_LT > 0)
 
 
-def summarise(cosine_N: Cosines, tokens: list[str]) -> Agreement:
+def summarize(cosine_N: Cosines, tokens: list[str]) -> Agreement:
     worst = int(cosine_N.argmin())
     return Agreement(float(cosine_N.mean()), float(cosine_N[worst]), tokens[worst], len(tokens))
 

@@ -1,9 +1,9 @@
-"""The compiled kernels against torch, on one thread: a table of times and ratios.
+"""Compare the compiled kernels with torch on one thread: a table of times and ratios.
 
     python benchmarks/kernels.py
 
-Both sides take turns within a round, so that a machine that drifts drifts for both. Times are CPU time of the
-calling thread, medians over rounds.
+Both sides alternate within a round, so drift of the machine affects both. Times are CPU time of the calling thread,
+medians over rounds.
 """
 
 import time
@@ -24,7 +24,7 @@ ROW = "{:38} {:>12} {:>12} {:>8}"
 def main() -> None:
     compiled = kernels.load()
     if compiled is None:
-        raise SystemExit("no compiled kernels here: install with a C compiler, and without ELMOKIT_KERNELS=off")
+        raise SystemExit("no compiled kernels; install elmokit with a C compiler, and unset ELMOKIT_KERNELS")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}; kernels {compiled.isa}\n")
@@ -108,7 +108,7 @@ def compare_char_pool(compiled: kernels.Kernels, num_words: int = 512) -> None:
 
 def report(name: str, torch_side: Callable[[], object], kernel_side: Callable[[], object]) -> None:
     times: dict[Callable[[], object], list[float]] = {torch_side: [], kernel_side: []}
-    for _ in range(ROUNDS + 1):  # the first one warms up
+    for _ in range(ROUNDS + 1):  # the first round is a warm-up
         for side, taken in times.items():
             start = time.thread_time()
             side()

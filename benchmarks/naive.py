@@ -1,14 +1,14 @@
-"""The reference of the benchmarks: a biLM run the way AllenNLP's ``Elmo`` runs it.
+"""The reference of the benchmarks: a biLM that runs as AllenNLP's ``Elmo`` does.
 
-- The character encoder reads every token of the padded batch, repeated words and padding too, and convolves over
-  all the characters a word may have.
-- The LSTMs go step by step in Python. Every step has one product for its input and one for its state, and each gate
-  is squashed by itself. Sentences that have ended take no part in a step, and the directions run one after the other.
+- The character encoder reads every token of the padded batch, including repeated words and padding, and convolves over
+  the maximum number of characters.
+- The LSTMs run step by step in Python. Every step has one product for its input and one for its state, and a separate
+  activation per gate. Sentences that have ended leave the batch, and the directions run one after the other.
 
-It is written for these benchmarks from that description, on torch alone, with as many threads as torch takes.
-AllenNLP also carries states from batch to batch, which costs nothing; here every sentence begins from zero.
+It was written for these benchmarks from that description, in plain torch with its default number of threads. AllenNLP
+also carries states from batch to batch, at no cost; here every sentence starts from zero.
 
-Shapes: B sentences, b of them alive at a step, T positions with both boundaries, K characters a word, W = B T words,
+Shapes: B sentences, b of them alive at a step, T positions with both boundaries, K characters per word, W = B T words,
 E character width, F filters, P width of a token vector, C cells, G = 4 C gates, L layers, D = 2 P.
 """
 
@@ -36,7 +36,7 @@ class NaiveLayer:
     config: LSTMConfig
     input_weight_GP: Tensor
     recurrent_weight_GP: Tensor
-    bias_G: Tensor  # with what is added for the forget gate
+    bias_G: Tensor  # including the forget bias
     projection_PC: Tensor
 
     def run(self, inputs_BTP: Tensor, lengths: Sequence[int], *, backward: bool) -> Tensor:
@@ -81,7 +81,7 @@ class NaiveBiLM:
         self._tensors = tensors
         self._embedding_KE = functional.pad(tensors["char_encoder.char_embedding"], (0, 0, 1, 0))
         highways = [f"char_encoder.highways.{k}" for k in range(config.char_encoder.num_highway)]
-        # Both halves of a highway are one product, as they are in AllenNLP.
+        # Both halves of a highway are one product, as in AllenNLP.
         self._highways = [
             tuple(torch.cat([tensors[f"{name}.{half}.{part}"] for half in ("transform", "gate")]) for part in PARTS)
             for name in highways
@@ -93,7 +93,7 @@ class NaiveBiLM:
 
     @torch.inference_mode()
     def embed_layers(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
-        """Return for every sentence an array (layers, tokens, width), all computed as one batch."""
+        """Return one array (layers, tokens, width) per sentence, computed as one batch."""
         order = sorted(range(len(sentences)), key=lambda index: -len(sentences[index]))
         bounded = [[BOS_WORD, *sentences[index], EOS_WORD] for index in order]
         lengths = [len(sentence) for sentence in bounded]

@@ -1,6 +1,6 @@
-"""How much exact character offsets add to the time of tokenizing.
+"""Measure how much exact character offsets add to the time of tokenizing.
 
-$ python benchmarks/offsets.py TEXT...
+python benchmarks/offsets.py TEXT...
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""Measure in a process that has done nothing else; prints numbers, one a line.
+"""Measure in a new process; print one number per line.
 
     python benchmarks/one_process.py load SOURCE...                        seconds to load a model
     python benchmarks/one_process.py first SOURCE...                       seconds to load it and embed one word
     python benchmarks/one_process.py memory SOURCE TOKENS PRECISION N...   peak bytes after embedding N tokens, N rising
 
-A SOURCE is a folder of ours, or options and weights. TOKENS has a sentence a line, tokens apart by spaces.
+SOURCE is a folder of elmokit, or options and weights. TOKENS has one sentence per line, tokens separated by spaces.
 """
 
 import resource
@@ -45,7 +45,7 @@ def load_seconds(paths: list[Path], *, embed: Sequence[list[str]] = ()) -> float
 def stream(path: Path, num_tokens: int) -> Iterator[list[str]]:
     """Yield sentences until they have ``num_tokens``.
 
-    Where the text is too short it comes again, its words respelled: a cache that grew without end would show.
+    A text that is too short is repeated with its words respelled, so an unbounded cache would show.
     """
     left = num_tokens
     for turn in count():
@@ -59,7 +59,7 @@ def stream(path: Path, num_tokens: int) -> Iterator[list[str]]:
 
 
 def peak_bytes() -> int:
-    """The most memory this process ever had in use."""
+    """Return the peak memory of this process."""
     status = Path("/proc/self/status")
     if status.exists():  # getrusage counts what the parent had when it started this process
         line = next(line for line in status.read_text("utf-8").splitlines() if line.startswith("VmHWM:"))

@@ -1,15 +1,15 @@
-"""Whole training steps against plain autograd: ratios, tokens per CPU-second, where the time goes.
+"""Compare pretraining steps with plain autograd: ratios, tokens per CPU-second, time per part.
 
     python benchmarks/pretrain.py TEXT [--size NAME] [--rounds 3] [--save FILE]
 
-Both sides do the same step on the same batch of real text: character encoder over the batch's distinct words, LSTMs
-in both directions, sampled softmax, clip by global norm, Adagrad. The reference is what one writes first: one time
-step after the other under autograd, the characters by torch's convolutions, the softmax's rows by sparse embedding
-look-ups. It too reads every distinct word once, and short words without most of their padding. Making a batch is
-outside the clock, and neither side drops out. Freed memory is kept between our steps, as `elmokit pretrain` does, and
-given back between the reference's, as is usual.
+Both sides compute the same step on the same batch of real text: character encoder over the distinct words, LSTMs in
+both directions, sampled softmax, clipping by global norm, Adagrad. The reference is the straightforward implementation:
+a loop over time steps under autograd, torch's convolutions, and sparse embedding lookups for the softmax. It also
+encodes every distinct word once, and short words without most of their padding. Making batches is not timed, and there
+is no dropout. Freed memory is kept between our steps, as in `elmokit pretrain`, and returned between the reference's
+steps, which is the default.
 
-Sizes: paper; "paper, 32 rows"; small; "mini, 32 rows"; tiny, which only shows that everything runs; all but that.
+Sizes: paper; "paper, 32 rows"; small; "mini, 32 rows"; tiny, a smoke test; all: every one but tiny.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # large pages, which torch reads when it is imported; for both sides
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as `elmokit pretrain` has it; for both sides
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # large pages, read when torch is imported; for both sides
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as in `elmokit pretrain`; for both sides
 
 import torch
 from gemm import gemm_rate, lstm_flops
@@ -57,7 +57,7 @@ NUM_SENTENCES = 8000
 
 @dataclass(frozen=True)
 class Size:
-    """A shape of model, its rows, and what is wanted of it."""
+    """Shape of a model, number of rows, and goals."""
 
     config: BiLMConfig
     num_rows: int
@@ -77,12 +77,12 @@ SIZES = {
     "paper, 32 rows": Size(shape(4096, 512, 2), 32, None, 84, None),
     "small": Size(shape(1024, 128, 1), 128, 1.3, None, None),
     "mini, 32 rows": Size(shape(512, 64, 2), 32, None, 650, None),
-    "tiny": Size(shape(32, 16, 1), 4, None, None, None),  # shows that everything runs
+    "tiny": Size(shape(32, 16, 1), 4, None, None, None),  # smoke test
 }
 
 
 class Side:
-    """One way to do a step: its model, its optimiser and its state."""
+    """One implementation of a step: its model, its optimizer and its state."""
 
     def __init__(self, size: Size) -> None:
         torch.manual_seed(0)
@@ -101,7 +101,7 @@ class Ours(Side):
         self.optimizer = PretrainOptimizer(self.model, settings, sampled=True)
 
     def step(self, batch: PretrainBatch) -> float:
-        """Learn from a batch; return the summed loss."""
+        """Take a training step; return the summed loss."""
         result = compute_gradients(
             self.model,
             batch,
@@ -116,7 +116,7 @@ class Ours(Side):
 
 
 class Plain(Side):
-    """The same by autograd alone."""
+    """The same step with plain autograd."""
 
     def __init__(self, size: Size) -> None:
         super().__init__(size)
@@ -125,7 +125,7 @@ class Plain(Side):
         self.sparse = torch.optim.Adagrad(softmax, lr=RATE, initial_accumulator_value=1.0)
 
     def step(self, batch: PretrainBatch) -> float:
-        """Learn from a batch; return the summed loss."""
+        """Take a training step; return the summed loss."""
         bilm = self.model.bilm
         self.model.zero_grad()
         tokens_WP = encode_plainly(bilm.char_encoder, batch.char_ids_WC)
@@ -200,7 +200,7 @@ def lstm_step(layer: LSTMLayer, inputs_BP: Tensor, hidden_BP: Tensor, cell_BC: T
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("text", type=Path, help="real text, one sentence a line; also .gz, .xz")
+    parser.add_argument("text", type=Path, help="text, one sentence per line; also .gz, .xz")
     parser.add_argument("--size", choices=["all", *SIZES], default="all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--save", type=Path, help="write the table as Markdown")
@@ -229,8 +229,8 @@ def main() -> None:
             )
             rows += compare(name, size, batches, arguments.rounds, executor)
     facts = gather_facts(hidden=arguments.text)
-    facts["a token"] = "one position of one direction's text, as batch x unrolled steps counts them"
-    report = Report("Pretraining: whole steps", facts, rows)
+    facts["token"] = "one position of one direction; a step has rows x unrolled steps of them"
+    report = Report("Pretraining: complete training steps", facts, rows)
     report.print()
     if arguments.save:
         arguments.save.write_text(report.to_markdown(), "utf-8")
@@ -247,7 +247,7 @@ def compare(name: str, size: Size, batches: PretrainBatches, rounds: int, execut
         give_back_memory()
         taken["plain"].append(clock(partial(plain.step, batch)))
         keep_freed_memory()
-        ours.step(batch)  # unclocked: what it keeps is there from now on
+        ours.step(batch)  # not timed: fills the memory that later steps reuse
         taken["ours"].append(clock(partial(ours.step, batch)))
     tokens = size.num_rows * UNROLL
     wall = {side: median(wall for wall, _ in times) for side, times in taken.items()}
@@ -267,7 +267,7 @@ def compare(name: str, size: Size, batches: PretrainBatches, rounds: int, execut
 
 
 def give_back_memory() -> None:
-    """Let glibc do what it comes to by itself in a program that asks for large blocks; elsewhere, nothing."""
+    """Set glibc's allocator to the state that it reaches by default with large blocks; elsewhere do nothing."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     for option, value in {-4: 65536, -3: 32 * 2**20, -1: 64 * 2**20}.items():
         if set_option is not None:
@@ -275,7 +275,7 @@ def give_back_memory() -> None:
 
 
 def shares(label: str, size: Size, ours: Ours, batch: PretrainBatch, rounds: int, whole: float) -> list[Row]:
-    """Where our step's time goes, and how near the LSTMs come to the machine's limit."""
+    """Return the time of each part of our step, and the LSTMs' share of the GEMM rate."""
     bilm, executor = ours.model.bilm, ours.executor
     parts = (
         (bilm.forward_lstm, batch.forward, ours.state.forward),
@@ -289,7 +289,7 @@ def shares(label: str, size: Size, ours: Ours, batch: PretrainBatch, rounds: int
         run.outputs[-1].backward(torch.ones_like(run.outputs[-1]))
 
     def lstms() -> None:
-        bilm.zero_grad()  # a step does not add to the gradients of the last one
+        bilm.zero_grad()  # steps do not accumulate gradients
         if executor is None:
             for part in parts:
                 read(*part)
@@ -310,12 +310,12 @@ def shares(label: str, size: Size, ours: Ours, batch: PretrainBatch, rounds: int
     limit = Row(label, "LSTMs, share of the GEMM rate", "", f"{share:.0%}")
     if size.gemm_share is not None:
         limit = judge(limit, f">= {size.gemm_share:.0%}", met=share >= size.gemm_share)
-    timings = {"LSTMs": lstm_seconds, "character encoder": encoder_seconds, "softmax, clip, optimiser": rest}
+    timings = {"LSTMs": lstm_seconds, "character encoder": encoder_seconds, "softmax, clip, optimizer": rest}
     return [limit, *(Row(label, f"ms, {part}", "", f"{1000 * seconds:.0f}") for part, seconds in timings.items())]
 
 
 def clock(call: Callable[[], object]) -> tuple[float, float]:
-    """Seconds on the wall and of all cores together."""
+    """Return wall-clock and CPU seconds of a call."""
     wall, cpu = time.perf_counter(), time.process_time()
     call()
     return time.perf_counter() - wall, time.process_time() - cpu

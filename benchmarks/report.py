@@ -1,4 +1,4 @@
-"""The results of a benchmark as one table: on the terminal, or as Markdown to keep."""
+"""Results of a benchmark as one table: on the terminal, or as a Markdown page."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from elmokit.runs import provenance
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table, its values ready to print; empty where they have no meaning."""
+    """One row of the table, formatted; empty cells do not apply."""
 
     size: str
     what: str
@@ -27,14 +27,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """All lines, and how they came about."""
+    """A table with its title and provenance."""
 
     title: str
     facts: dict[str, str]
     rows: list[Row]
 
     def print(self) -> None:
-        """Show the table."""
+        """Print the table."""
         console = Console()
         if not console.is_terminal:  # a file or a pipe has no width
             console = Console(width=160)
@@ -46,7 +46,7 @@ class Report:
             console.print(f"{name}: {value}", highlight=False, markup=False)
 
     def to_markdown(self) -> str:
-        """The same for a file in the repository."""
+        """Return the report as a Markdown page."""
         lines = [f"# {self.title}", "", *(f"- {name}: {value}" for name, value in self.facts.items()), ""]
         lines += [_markdown_row(COLUMNS), _markdown_row(["---"] * len(COLUMNS))]
         lines += [_markdown_row(astuple(row)) for row in self.rows]
@@ -57,18 +57,18 @@ COLUMNS = [field.name for field in fields(Row)]
 
 
 def spread(values: Sequence[float], form: str) -> str:
-    """The median of some rounds, with the lowest and the highest: ``2.1x (2.0x-2.2x)``."""
+    """Format the median over rounds with minimum and maximum: ``2.1x (2.0x-2.2x)``."""
     middle, lowest, highest = (form.format(value) for value in (median(values), min(values), max(values)))
     return f"{middle} ({lowest}-{highest})"
 
 
 def judge(row: Row, goal: str, *, met: bool) -> Row:
-    """The row beside what is wanted of it."""
+    """Return the row with its goal, and whether it is met."""
     return replace(row, goal=goal, met="yes" if met else "NO")
 
 
 def gather_facts(*, hidden: Path) -> dict[str, str]:
-    """Machine, versions, commit, date and command; of the path ``hidden`` the command shows only the name."""
+    """Return machine, versions, commit, date and command; the command shows only the name of the path ``hidden``."""
     words = (hidden.name if Path(word) == hidden else provenance.shown_word(word) for word in sys.argv)
     return provenance.gather_facts(["python", *words])
 

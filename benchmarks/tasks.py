@@ -1,11 +1,10 @@
-"""Task training on kept layers against the baseline arm: the time of a step, with ELMo and without.
+"""Compare training steps of the tasks with ELMo, on cached layers, with the baseline arm.
 
     python benchmarks/tasks.py DATA --elmo MODEL --vectors GLOVE [--tasks ner-wikigold ...] [--steps 12] [--rounds 3]
 
-DATA is a folder with the data of Table 1 (see docs/tasks.md). Both arms take the same steps on the same examples, by
-the small recipes: batches are put together ahead on a thread, as in training, from the layers on disk where there is
-ELMo, and learned from. The layers are computed before, outside the clock: that is what keeping them is for. Arms take
-turns, step by step.
+DATA is a folder with the data of Table 1 (see docs/tasks.md). Both arms train on the same examples with the small
+recipes. As in training, a thread prefetches batches, with ELMo from layers cached on disk. Computing the layers is not
+timed. The arms alternate step by step.
 """
 
 import argparse
@@ -37,18 +36,18 @@ from elmokit.tasks.state import START, Learner
 from elmokit.tasks.task import Batch
 
 GOAL = 1.3
-FEW = 400  # examples that are read, unless a step takes more
+FEW = 400  # examples to read, unless the steps need more
 
 
 @dataclass
 class Arm:
-    """A run, as far as it is timed."""
+    """The timed part of a run."""
 
     batches: Iterator[Batch[Any]]
     learner: Learner
 
     def seconds_of_a_step(self) -> float:
-        """Take the next step."""
+        """Take the next step; return its seconds."""
         start = time.perf_counter()
         self.learner.learn(next(self.batches))
         return time.perf_counter() - start
@@ -80,7 +79,7 @@ def measure(dataset: DataSet, arguments: argparse.Namespace, layers_dir: Path) -
         for arm in (BASELINE, ELMO)
     ]
     for arm in arms:
-        arm.seconds_of_a_step()  # the first one is slower
+        arm.seconds_of_a_step()  # warm-up
     medians: list[list[float]] = [[], []]
     for _ in range(arguments.rounds):
         seconds: list[list[float]] = [[], []]
@@ -92,7 +91,7 @@ def measure(dataset: DataSet, arguments: argparse.Namespace, layers_dir: Path) -
     ratios = [elmo / baseline for baseline, elmo in zip(*medians, strict=True)]
     row = Row(
         dataset.name,
-        "ms a step: baseline, +ELMo",
+        "ms per step: baseline, +ELMo",
         spread([1000 * value for value in medians[0]], "{:.0f}"),
         spread([1000 * value for value in medians[1]], "{:.0f}"),
         spread(ratios, "{:.2f}x"),
@@ -101,7 +100,7 @@ def measure(dataset: DataSet, arguments: argparse.Namespace, layers_dir: Path) -
 
 
 def _spread_out(examples: Sequence[object], count: int) -> list[object]:
-    """Some of them from all over the data."""
+    """Return ``count`` examples, evenly spread over the data."""
     every = max(1, len(examples) // count)
     return list(examples[::every][:count])
 
@@ -114,7 +113,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=[])
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--change", nargs="*", default=[], metavar="KEY=VALUE", help="other values for the recipes")
+    parser.add_argument("--change", nargs="*", default=[], metavar="KEY=VALUE", help="values that replace the recipes'")
     parser.add_argument("--save", type=Path, help="write the table as Markdown")
     arguments = parser.parse_args()
     keep_freed_memory()  # as `elmokit task train` does
@@ -123,7 +122,7 @@ def main() -> None:
         for dataset in choose_datasets(arguments.tasks):
             rows.append(measure(dataset, arguments, Path(folder)))
             print(*rows[-1].__dict__.values(), flush=True)
-    report = Report("Task training: steps on kept layers", gather_facts(hidden=arguments.data), rows)
+    report = Report("Task training: steps on cached layers", gather_facts(hidden=arguments.data), rows)
     report.print()
     if arguments.save:
         arguments.save.write_text(report.to_markdown(), "utf-8")

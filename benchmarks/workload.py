@@ -1,4 +1,4 @@
-"""What the benchmarks run on: random models of published sizes, and batches of real text."""
+"""Workloads of the benchmarks: random models of published sizes, and batches of real text."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,24 +21,24 @@ Sentence = list[str]
 Batch = list[Sentence]
 
 SORTED_BATCH, UNSORTED_BATCH = 64, 32
-SORT_WINDOW = 4096  # sentences among which those of like length are found
+SORT_WINDOW = 4096  # sentences that are sorted by length together
 LATENCY_WORDS = 20
 
 
 @dataclass(frozen=True)
 class Size:
-    """A shape of model, and how much text one round takes with it."""
+    """Shape of a model, and the amount of text per round."""
 
     config: BiLMConfig
     sorted_batches: int
     unsorted_batches: int
     latency_sentences: int
     corpus_sentences: int
-    memory_tokens: tuple[int, ...]  # lengths of input at which the peak is looked at
+    memory_tokens: tuple[int, ...]  # input lengths at which the peak is measured
 
     @property
     def fewest_sentences(self) -> int:
-        """Sentences that a text must have for one round."""
+        """Number of sentences that one round needs."""
         return max(self.sorted_batches * SORTED_BATCH, self.unsorted_batches * UNSORTED_BATCH)
 
 
@@ -52,7 +52,7 @@ SIZES = {
         corpus_sentences=4096,
         memory_tokens=(100_000, 1_000_000),
     ),
-    "tiny": Size(  # shows that everything runs; its numbers mean nothing
+    "tiny": Size(  # smoke test; its numbers mean nothing
         BiLMConfig(
             char_encoder=CharEncoderConfig(filters=((1, 8), (2, 16), (3, 16)), num_highway=1),
             lstm=LSTMConfig(cell_dim=32, proj_dim=16),
@@ -65,15 +65,15 @@ SIZES = {
     ),
 }
 
-# By a part of the name, the first that fits: the standard deviation of what a weight gives for inputs of size 1 (else
-# 1), and the value of a bias (else 0). So words differ, gates open and close, few values reach the clips, and no
-# rounding error grows from step to step.
+# By the first matching part of a name: the standard deviation of a weight's outputs for inputs of size 1 (default 1),
+# and the value of a bias (default 0). With these, words differ, gates open and close, few values reach the clips, and
+# rounding errors do not grow from step to step.
 GAINS = {
     "char_embedding": 4.0,
     "char_encoder.projection": 5.0,
     "input_weight": 1.5,
     "recurrent_weight": 0.5,
-    "lstm.layers": 2.0,  # what is left: the projection
+    "lstm.layers": 2.0,  # the rest: the projection
 }
 BIASES = {"convs": -2.0, "gate": -2.0}
 
@@ -89,7 +89,7 @@ class Model:
 
 
 def draw_tensors(config: BiLMConfig) -> dict[str, Tensor]:
-    """Random weights with activations like those of a trained model; the same on every call."""
+    """Return random weights with activations like those of a trained model; the same on every call."""
     generator = torch.Generator().manual_seed(0)
     tensors = {}
     for name, shape in expected_shapes(config).items():
@@ -106,7 +106,7 @@ def _first_fit(name: str, values: dict[str, float], *, default: float) -> float:
 
 
 def write_model(config: BiLMConfig, folder: Path) -> Model:
-    """Write the model of this shape: as a folder of ours, and as the pair of published files."""
+    """Write a model of this shape as a folder, and as the two published files."""
     saved = SavedBiLM(config, draw_tensors(config))
     model = Model(saved, folder / "ours", folder / "options.json", folder / "weights.hdf5")
     save_folder(saved, model.folder)
@@ -115,7 +115,7 @@ def write_model(config: BiLMConfig, folder: Path) -> Model:
 
 
 def read_sentences(path: Path) -> Iterator[Sentence]:
-    """Yield the tokenised sentences of a text, as they come."""
+    """Yield the tokenized sentences of a text."""
     for line in read_lines([path]):
         for sentence in split_sentences(line.text):
             if tokens := tokenize(sentence):
@@ -123,15 +123,15 @@ def read_sentences(path: Path) -> Iterator[Sentence]:
 
 
 def first_sentences(path: Path, size: Size) -> list[Sentence]:
-    """As many sentences of a text as a round of this size takes."""
+    """Return the sentences of a text that a round of this size needs."""
     sentences = list(islice(read_sentences(path), max(SORT_WINDOW, size.corpus_sentences)))
     if len(sentences) < size.fewest_sentences:
-        raise SystemExit(f"{path}: has {len(sentences)} sentences; a round takes {size.fewest_sentences}")
+        raise SystemExit(f"{path}: has {len(sentences)} sentences; expected {size.fewest_sentences} or more")
     return sentences
 
 
 def sorted_batches(sentences: Sequence[Sentence], num_batches: int) -> list[Batch]:
-    """Batches of like length, of short sentences and of long ones: evenly spread over all when sorted."""
+    """Return batches of sentences of similar length, evenly spread from short to long."""
     by_length = sorted(sentences, key=len)
     in_all = len(by_length) // SORTED_BATCH
     chosen = [(2 * index + 1) * in_all // (2 * num_batches) for index in range(num_batches)]
@@ -139,12 +139,12 @@ def sorted_batches(sentences: Sequence[Sentence], num_batches: int) -> list[Batc
 
 
 def unsorted_batches(sentences: Sequence[Sentence], num_batches: int) -> list[Batch]:
-    """The first sentences as they stand in the text."""
+    """Return batches of the first sentences, in the text's order."""
     return [list(sentences[index * UNSORTED_BATCH :][:UNSORTED_BATCH]) for index in range(num_batches)]
 
 
 def single_sentences(sentences: Sequence[Sentence], num_sentences: int) -> list[Batch]:
-    """Batches of one sentence, each of 20 words: the first ones that are long enough, cut."""
+    """Return batches of one sentence each: the first that have 20 words, cut to 20."""
     long_enough = [sentence for sentence in sentences if len(sentence) >= LATENCY_WORDS]
     if len(long_enough) < num_sentences:
         raise SystemExit(
@@ -154,5 +154,5 @@ def single_sentences(sentences: Sequence[Sentence], num_sentences: int) -> list[
 
 
 def count_words(batches: Sequence[Batch]) -> int:
-    """Words of all sentences, without boundaries."""
+    """Return the number of words, without boundaries."""
     return sum(len(sentence) for batch in batches for sentence in batch)

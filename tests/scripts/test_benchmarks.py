@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say, and their commands run."""
+"""The benchmarks run and measure what they claim."""
 
 import random
 import subprocess
@@ -44,7 +44,7 @@ def load_benchmark(monkeypatch):
 
 @pytest.fixture(scope="session")
 def text_path(tmp_path_factory):
-    """A text of 100 sentences of 5 to 40 words."""
+    """Write a text of 100 sentences of 5 to 40 words."""
     draw = random.Random(0)
     letters = "etaoinshrdlu"
     words = ["".join(draw.choices(letters, k=draw.randint(1, 9))) for _ in range(200)]
@@ -76,7 +76,7 @@ def test_the_reference_computes_what_we_compute(load_benchmark, text_path, confi
         assert layers.std() > 0.05  # the model is not one that gives nothing
 
 
-def test_sorted_batches_hold_sentences_of_like_length_both_short_and_long(load_benchmark):
+def test_sorted_batches_have_sentences_of_similar_length_from_short_to_long(load_benchmark):
     workload = load_benchmark("workload")
     draw = random.Random(0)
     sentences = [["w"] * draw.randint(1, 64) for _ in range(64 * 64)]
@@ -98,7 +98,7 @@ def test_operations_of_the_paper_size_are_those_of_the_paper(load_benchmark):
     assert load_benchmark("gemm").lstm_flops(LSTMConfig()) == pytest.approx(151e6, rel=0.01)
 
 
-def test_a_stream_has_exactly_so_many_tokens_and_respells_a_text_that_is_too_short(load_benchmark, tmp_path):
+def test_a_stream_has_the_requested_tokens_and_respells_a_short_text(load_benchmark, tmp_path):
     path = tmp_path / "tokens.txt"
     path.write_text("a b c\nd\n", encoding="utf-8")
     stream = load_benchmark("one_process").stream
@@ -113,7 +113,7 @@ def test_the_cosine_is_one_for_equal_vectors_and_falls_with_the_angle(load_bench
     np.testing.assert_allclose(cosines(first_LTD, second_LTD), [[0.5**0.5, 1.0, 1.0]])
 
 
-def test_sides_take_turns_at_every_batch_and_rounds_are_kept_apart(load_benchmark):
+def test_sides_alternate_per_batch_and_rounds_are_separate(load_benchmark):
     inference = load_benchmark("inference")
     calls = []
     sides = {name: lambda batch, name=name: calls.append((name, batch)) for name in ("theirs", "ours")}
@@ -133,12 +133,16 @@ def test_a_ratio_below_its_goal_is_marked(load_benchmark):
 
 
 @pytest.mark.slow
-def test_the_benchmark_runs_and_keeps_the_table_that_it_shows(text_path, tmp_path):
+def test_the_benchmark_saves_the_table_that_it_prints(text_path, tmp_path):
     parts = ["sorted", "unsorted", "sentence", "corpus", "lstm", "accuracy"]
     only = [argument for part in parts for argument in ("--only", part)]
     shown = run("inference.py", text_path, "--size", "tiny", "--rounds", 1, *only, "--save", tmp_path / "kept.md")
     kept = (tmp_path / "kept.md").read_text(encoding="utf-8")
-    for row in ("batches of 64, sorted; int8, known words", "one sentence of 20 words; fp32, new words", "LSTMs alone"):
+    for row in (
+        "batches of 64, sorted; int8, cached words",
+        "one sentence of 20 words; fp32, new words",
+        "LSTMs alone",
+    ):
         assert row in shown
         assert row in kept
     assert kept.count("| tiny |") == 4 + 4 + 4 + 2 + 1 + 3
@@ -146,9 +150,9 @@ def test_the_benchmark_runs_and_keeps_the_table_that_it_shows(text_path, tmp_pat
 
 
 @pytest.mark.slow
-def test_load_and_memory_are_measured_in_processes_of_their_own(text_path):
+def test_load_and_memory_are_measured_in_new_processes(text_path):
     shown = run("inference.py", text_path, "--size", "tiny", "--rounds", 1, "--only", "load", "--only", "memory")
-    for row in ("load, hdf5", "load, folder", "peak memory, 2,000 tokens; int8", "growth of it, 500 to 2,000 tokens"):
+    for row in ("load, hdf5", "load, folder", "peak memory, 2,000 tokens; int8", "growth, 500 to 2,000 tokens"):
         assert row in shown
 
 
@@ -161,23 +165,23 @@ def test_the_peak_of_a_process_is_not_that_of_its_parent():
 
 
 @pytest.mark.slow
-def test_int8_accuracy_is_a_command_of_its_own(published_model, text_path):
+def test_int8_accuracy_runs_as_a_command(published_model, text_path):
     shown = run("int8_accuracy.py", published_model.options_path.parent, text_path, "--sentences", 5)
     assert "mean cosine" in shown
     assert "5 sentences" in shown
 
 
 @pytest.mark.long
-def test_the_benchmark_of_training_runs_and_both_sides_agree(text_path):
+def test_the_pretraining_benchmark_runs_and_both_sides_agree(text_path):
     printed = run("pretrain.py", text_path, "--size", "tiny", "--rounds", "1")
-    for row in ("tokens per CPU-second", "LSTMs, share of the GEMM rate", "ms, softmax, clip, optimiser"):
+    for row in ("tokens per CPU-second", "LSTMs, share of the GEMM rate", "ms, softmax, clip, optimizer"):
         assert row in printed
 
 
 @pytest.mark.long
-def test_the_benchmark_of_memory_prepares_and_learns(text_path):
+def test_the_memory_benchmark_prepares_and_trains(text_path):
     small = ["model.char_encoder.filters=[[1, 4]]", "model.lstm.cell_dim=8", "model.lstm.proj_dim=4"]
     few = ["training.num_rows=2", "training.unroll_steps=5"]
     printed = run("text_and_memory.py", text_path, "--megabytes", 0.01, "--changes", *small, *few)
-    assert "seconds to prepare it" in printed
-    assert printed.count("MB of memory at most, learning") == 2
+    assert "seconds to prepare" in printed
+    assert printed.count("peak memory in MB, training") == 2
