@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -287,6 +288,18 @@ def test_embedder_without_carried_state_repeats_itself(published_model: Publishe
     first = embedder.embed_sentence(SENTENCES[0])
     embedder.embed_batch(SENTENCES)
     assert np.array_equal(embedder.embed_sentence(SENTENCES[0]), first)
+
+
+@pytest.mark.parametrize(
+    "make_copy", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"]
+)
+def test_a_copied_embedder_gives_the_same_vectors(
+    published_model: PublishedModel, make_copy: Callable[..., Any]
+) -> None:
+    embedder = ElmoEmbedder(*published_model.pair, state="reset")
+    copied = make_copy(embedder)
+    for found, expected in zip(copied.embed_batch(SENTENCES), embedder.embed_batch(SENTENCES), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_embedder_gives_padded_tensors_and_a_mask(published_model: PublishedModel, embedder: ElmoEmbedder) -> None:

@@ -1,5 +1,7 @@
 """simple_elmo's class under its old names: padded arrays independent of the batch, and archives."""
 
+import copy
+import pickle
 import shutil
 import struct
 import warnings
@@ -241,6 +243,14 @@ def test_an_encrypted_archive_is_rejected(published_model: PublishedModel, tmp_p
 def test_a_source_that_is_not_there_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="does not exist"):
         ElmoModel().load(tmp_path / "absent.zip")
+
+
+@pytest.mark.parametrize(
+    "make_copy", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"]
+)
+def test_a_copied_model_gives_the_same_vectors(model: ElmoModel, make_copy: Callable[..., ElmoModel]) -> None:
+    expected = model.get_elmo_vectors(TEXTS)
+    np.testing.assert_array_equal(make_copy(model).get_elmo_vectors(TEXTS), expected)
 
 
 # Rejected arguments
