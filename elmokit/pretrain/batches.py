@@ -1,9 +1,9 @@
-"""Training batches as tensors: both directions' text, and the distinct words in it.
+"""Training batches as tensors: the text of both directions, and its distinct words.
 
-Every batch follows from the seed and its number. All processes make the whole batch and take their rows of it.
+A batch depends only on the seed and its number. Every rank makes the whole batch and takes its rows.
 
-Shapes: R rows of the whole batch, r of this process, T unrolled steps, N = T r positions, time-major,
-W distinct words, C characters a word, K negatives.
+Shapes: R rows of the whole batch, r of this rank, T unrolled steps, N = T r positions, time-major,
+W distinct words, C characters per word, K negatives.
 """
 
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ from elmokit.text.vocab import Vocab
 class DirectionBatch:
     """One direction's part of a batch."""
 
-    words_N: Tensor  # which of the batch's distinct words is read
-    targets_N: Tensor  # which word of the vocabulary comes next
-    candidates: Candidates | None  # what it is told apart from; None: from every word
-    rows: Tensor | None  # the softmax's words that get a gradient in any process; None: all
+    words_N: Tensor  # index of the input among the batch's distinct words
+    targets_N: Tensor  # vocabulary id of the next word
+    candidates: Candidates | None  # negatives; None with the full softmax
+    rows: Tensor | None  # softmax rows that get a gradient on any rank; None: all
 
     def to(self, device: torch.device) -> "DirectionBatch":
-        """The same on a device."""
+        """Return a copy on a device."""
         candidates = None
         if self.candidates is not None:
             candidates = Candidates(
@@ -44,7 +44,7 @@ class DirectionBatch:
 
 @dataclass(frozen=True)
 class PretrainBatch:
-    """What one process reads in one step."""
+    """Inputs and targets of one rank in one step."""
 
     step: int
     char_ids_WC: Tensor
@@ -52,7 +52,7 @@ class PretrainBatch:
     backward: DirectionBatch
 
     def to(self, device: torch.device) -> "PretrainBatch":
-        """The same on a device."""
+        """Return a copy on a device."""
         return PretrainBatch(self.step, self.char_ids_WC.to(device), self.forward.to(device), self.backward.to(device))
 
 
@@ -82,11 +82,11 @@ class PretrainBatches:
         ]
 
     def cursors(self) -> list[Cursor]:
-        """Where the rows of both directions stand."""
+        """Return the positions of the rows of both directions."""
         return [stream.cursor() for stream in self._streams]
 
     def resume(self, cursors: list[Cursor]) -> None:
-        """Go to where a run stood."""
+        """Continue from the positions of an earlier session."""
         for stream, cursor in zip(self._streams, cursors, strict=True):
             stream.resume(cursor)
 

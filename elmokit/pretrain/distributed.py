@@ -1,7 +1,6 @@
-"""Several processes as one: who has which rows, and how their gradients meet.
+"""Gradients and LSTM states of all ranks.
 
-``torchrun`` starts the processes and names them in the environment; without it there is one. The global batch,
-its dropout and its negatives are the same whatever the number of processes, so only rounding tells them apart.
+The global batch, its dropout and its negatives do not depend on the number of ranks, so only rounding differs.
 DistributedDataParallel is not used: it hooks into one backward pass, and a step here runs two, on threads.
 """
 
@@ -16,7 +15,7 @@ from elmokit.runs.world import World, translate_dist_errors
 
 
 def sum_gradients(model: LanguageModel, rows: RowGradients | None, losses: Tensor, world: World) -> None:
-    """Add up every process's gradients and losses, in place, in one message."""
+    """Sum the gradients and losses of all ranks, in place, in one message."""
     if world.size == 1:
         return
     parts = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
@@ -31,7 +30,7 @@ def sum_gradients(model: LanguageModel, rows: RowGradients | None, losses: Tenso
 
 
 def gather_rows(state: BiLMState, world: World) -> BiLMState:
-    """All processes' rows, in order."""
+    """Return the rows of all ranks, in order."""
     if world.size == 1:
         return state
     parts = {}

@@ -88,7 +88,7 @@ class _Begin:
     corpus: Corpus
     evaluate: Evaluate | None
     is_new: bool
-    """Whether its output layer is untrained."""
+    """True if its output layer is untrained."""
 
 
 def finetune(

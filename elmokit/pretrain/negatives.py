@@ -1,8 +1,8 @@
-"""Words to tell the right one from: log-uniform, all distinct, as TensorFlow draws them.
+"""Negative samples for the softmax: log-uniform, all distinct, as TensorFlow draws them.
 
-A vocabulary is sorted by falling count, so word k is drawn with P(k) = ln((k + 2) / (k + 1)) / ln(V + 1), about
-as often as Zipf says it stands in text. Draws repeat until exactly ``count`` distinct words are found; the
-expected number of times that a word is among them is then 1 - (1 - P(k))^tries.
+A vocabulary is sorted by decreasing count. Word k is drawn with P(k) = ln((k + 2) / (k + 1)) / ln(V + 1), which is
+about its frequency in text by Zipf's law. Draws repeat until exactly ``count`` distinct words are found; the expected
+number of times that a word is among them is then 1 - (1 - P(k))^tries.
 """
 
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from elmokit.errors import InputError
 
 @dataclass(frozen=True)
 class Negatives:
-    """Distinct words, and the number of draws it took to find them."""
+    """Distinct words, and the number of draws that found them."""
 
     ids: NDArray[np.int64]
     num_tries: int
     num_words: int  # in the vocabulary
 
     def log_expected(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ln of how often each word is expected among the drawn ones."""
+        """Return ln of the expected number of times that each word is drawn."""
         return log_expected_counts(ids, num_tries=self.num_tries, num_words=self.num_words)
 
 
 def draw_negatives(count: int, *, num_words: int, key: tuple[int, ...]) -> Negatives:
-    """Draw ``count`` distinct words; the same ``key`` gives the same words in every process of a run."""
+    """Draw ``count`` distinct words; the same ``key`` gives the same words on every rank."""
     if not 0 < count <= num_words:
         raise InputError(f"{count} distinct negatives from {num_words} words; use the full softmax instead")
-    # The bits follow from the key alone. numpy may change in a later version what it makes of them, and `exp` may
-    # round otherwise on another machine.
+    # The bits depend on the key alone. A later numpy may derive other numbers from them, and `exp` may round
+    # differently on another machine.
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
     drawn = np.empty(0, dtype=np.int64)
     while True:
@@ -45,15 +45,15 @@ def draw_negatives(count: int, *, num_words: int, key: tuple[int, ...]) -> Negat
 
 
 def _first_times(drawn: NDArray[np.int64], num_words: int) -> NDArray[np.int64]:
-    """The draws that found a word for the first time."""
+    """Return the indices of the draws that found a word for the first time."""
     time = np.arange(len(drawn))
     first = np.empty(num_words, dtype=np.int64)
-    first[drawn[::-1]] = time[::-1]  # of several values for one place numpy keeps the last: here the earliest draw
+    first[drawn[::-1]] = time[::-1]  # numpy keeps the last of several values for one index: here the earliest draw
     return np.flatnonzero(first[drawn] == time)
 
 
 def log_expected_counts(ids: NDArray[np.int64], *, num_tries: int, num_words: int) -> NDArray[np.float64]:
-    """Return ln(1 - (1 - P(k))^tries) for every id, without losing the small ones to rounding."""
+    """Return ln(1 - (1 - P(k))^tries) for every id, accurate also for small probabilities."""
     probability = np.log1p(1.0 / (ids + 1.0)) / np.log1p(num_words)
     expected: NDArray[np.float64] = np.log(-np.expm1(num_tries * np.log1p(-probability)))
     return expected

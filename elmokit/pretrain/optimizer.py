@@ -1,7 +1,7 @@
-"""How weights move: torch's optimisers for whole tensors, Adagrad or SGD by hand for rows of the softmax.
+"""Updates of the weights: torch's optimizers for whole tensors, Adagrad or SGD by hand for rows of the softmax.
 
-A sampled softmax has a gradient for a few thousand of its rows only. torch's own sparse gradients would do, but
-its optimiser warns at every step that it does not check them; the arithmetic is two lines.
+A sampled softmax has a gradient in a few thousand of its rows only. torch's sparse gradients would do, but its
+optimizer warns at every step that it does not check them, and the arithmetic is two lines.
 
 Shapes: R rows of the softmax, P width.
 """
@@ -20,7 +20,7 @@ from elmokit.runs.optimizers import FIRST_SUM, OPTIMIZERS, TINY, check_finite
 
 @dataclass(frozen=True)
 class RowGradients:
-    """The softmax's gradient in a few rows; it is zero in all others."""
+    """Gradient of the softmax in a few rows; it is zero in all others."""
 
     rows_R: Tensor
     weight_RP: Tensor
@@ -28,12 +28,12 @@ class RowGradients:
 
 
 class PretrainOptimizer:
-    """Clips all gradients by their common norm, then moves the weights."""
+    """Optimizer of a language model: clips the gradients by their common norm, then updates the weights."""
 
     def __init__(self, model: LanguageModel, settings: TrainingSettings, *, sampled: bool) -> None:
         self._softmax = model.softmax
         self._clip_norm = settings.clip_norm
-        # Adam's moments fall in every row at every step, so its softmax gradient has to be made whole.
+        # Adam's moments decay in every row at every step, so it needs the whole softmax gradient.
         self._by_rows = sampled and settings.optimizer != "adam"
         self._names = {
             parameter: name
@@ -48,7 +48,7 @@ class PretrainOptimizer:
             }
 
     def step(self, rows: RowGradients | None, learning_rate: float) -> float:
-        """Move every weight; return the gradients' norm before it was clipped."""
+        """Update every weight; return the norm of the gradients before the clip."""
         if rows is not None:
             self._softmax.weight.grad = self._softmax.bias.grad = None
         gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
@@ -65,7 +65,7 @@ class PretrainOptimizer:
         for group in self._whole.param_groups:
             group["lr"] = learning_rate
         self._whole.step()
-        # A fused step does not; packed copies of the weights that moved are known to be old by it.
+        # A fused step does not count up versions, by which packed copies of the weights are known to be outdated.
         increment_version([parameter for parameter in self._names if parameter.grad is not None])
         if rows is not None:
             self._move_rows("weight", self._softmax.weight, rows.rows_R, rows.weight_RP, learning_rate)
@@ -82,7 +82,7 @@ class PretrainOptimizer:
         parameter.index_add_(0, rows_R, gradient, alpha=-learning_rate)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that the optimiser remembers, by name."""
+        """Return the optimizer's state by name."""
         whole = {
             f"{name}/{key}": torch.as_tensor(value)
             for parameter, name in self._names.items()
@@ -91,14 +91,14 @@ class PretrainOptimizer:
         return whole | {f"softmax.{name}/rows": sums for name, sums in self._row_sums.items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` gave."""
+        """Restore the state that `tensors` returned."""
         parameters = {name: parameter for parameter, name in self._names.items()}
         for full_name, value in tensors.items():
             name, key = full_name.rsplit("/", 1)
             if key == "rows":
                 self._row_sums[name.removeprefix("softmax.")].copy_(value)
             else:
-                # A step's number stays where torch wants it, off the GPU.
+                # torch keeps step counts on the CPU.
                 device = torch.device("cpu") if key == "step" else parameters[name].device
                 self._whole.state[parameters[name]][key] = value.to(device, copy=True)
 

@@ -6,15 +6,15 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Where the run stands as it begins or goes on, and where it ends."""
+    """Progress of a run when it starts or is resumed, and its end."""
 
     step: int
     num_steps: int | None  # None if only hours end it
     hours: float | None
-    seconds: float  # that earlier pieces of the run took
-    num_tokens: int  # of the text
-    num_words: int  # that the model can predict
-    num_negatives: int | None  # None where the softmax is full
+    seconds: float  # of earlier sessions
+    num_tokens: int  # in the training text
+    num_words: int  # in the vocabulary
+    num_negatives: int | None  # None with the full softmax
     num_processes: int
 
 
@@ -24,7 +24,7 @@ class StepDone:
 
     step: int
     loss: float  # mean of both directions
-    seconds: float  # since the run began, time between its pieces left out
+    seconds: float  # since the start of the run, without the time between sessions
 
 
 @dataclass(frozen=True)
@@ -36,30 +36,30 @@ class EvaluationStarted:
 
 @dataclass(frozen=True)
 class LogLine:
-    """What the log says of the steps since the line before."""
+    """Means over the steps since the last log line."""
 
     step: int
     epoch: float
     tokens_per_second: float  # targets of one direction
-    sampled: bool  # whether the losses are a sampled softmax's, which say nothing of perplexity
+    sampled: bool  # whether the losses are those of a sampled softmax, from which no perplexity follows
     forward_loss: float
     backward_loss: float
     gradient_norm: float
     learning_rate: float
-    seconds: float  # since the run began, time between its pieces left out
+    seconds: float  # since the start of the run, without the time between sessions
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A look at the held-out text, always with the full softmax."""
+    """An evaluation on held-out text, always with the full softmax."""
 
     step: int
     forward_perplexity: float
     backward_perplexity: float
-    perplexity: float  # the arithmetic mean of both: the lowest is the best
+    perplexity: float  # the arithmetic mean of both; the model with the lowest is the best
     geometric_mean: float  # of both
-    unknown_share: float  # of the targets, those that are <UNK>, which is easy to predict
-    text: str  # names it, and how much of it was read: perplexities of different ones cannot be compared
+    unknown_share: float  # fraction of targets that are out of vocabulary; <UNK> is easy to predict
+    text: str  # its fingerprint and number of words: perplexities of different texts cannot be compared
 
 
 Logged = LogLine | HeldOut

@@ -1,4 +1,4 @@
-"""A pretraining run as a validated value: what is learned, from what, and how."""
+"""A pretraining run as a validated value: model, data, vocabulary, loss and training."""
 
 from typing import Annotated, Literal, Self
 
@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_
 from elmokit.config import BiLMConfig, FrozenConfig
 from elmokit.text.rules import TextRules
 
-FULL_SOFTMAX_UP_TO = 10_000  # words; above that sampling is faster and, for the same hours, better
+FULL_SOFTMAX_UP_TO = 10_000  # words; above that a sampled softmax is faster and, for the same hours, better
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -15,7 +15,7 @@ Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if 
 
 
 class DataSettings(FrozenConfig):
-    """The text."""
+    """Text files, and how they are read."""
 
     train: Patterns = ()
     """Files or globs, ``.gz`` and ``.xz`` too."""
@@ -23,11 +23,11 @@ class DataSettings(FrozenConfig):
     exclude: Patterns = ()
     """Test sets, as text or data files. Training sentences that they have are left out (`elmokit.text.exclusion`)."""
     tokenized: bool = False
-    """Lines are tokens set apart by white space; else they are raw text."""
+    """Lines are tokens separated by white space; else they are raw text."""
     split: bool = False
     """Lines of raw text are paragraphs, to be split into sentences."""
     wrapped: bool = False
-    """Lines of raw text are broken at a width, and blank lines end paragraphs, to be split into sentences."""
+    """Lines of raw text are wrapped at a width; blank lines end paragraphs, which are split into sentences."""
     language: str = "en"
 
     @property
@@ -37,23 +37,23 @@ class DataSettings(FrozenConfig):
 
 
 class VocabSettings(FrozenConfig):
-    """The words that the model can predict."""
+    """Words that the model can predict."""
 
     file: str | None = None
-    """A vocabulary to use as it is; else one is counted from the text."""
+    """A vocabulary file; without it, words are counted in the text."""
     max_size: PositiveInt | None = None
-    """With the three specials."""
+    """Largest size, the three special words included."""
     min_count: PositiveInt = 1
 
 
 class SoftmaxSettings(FrozenConfig):
-    """How the loss is computed."""
+    """Loss of the output layer."""
 
     kind: Literal["auto", "full", "sampled"] = "auto"
     num_negatives: PositiveInt = 8192
 
     def negatives_for(self, num_words: int) -> int | None:
-        """How many negatives a step draws; None where the softmax is full."""
+        """Return the number of negatives per step, or None for the full softmax."""
         if self.kind == "full" or self.num_negatives >= num_words:
             return None
         if self.kind == "auto" and num_words <= FULL_SOFTMAX_UP_TO:
@@ -62,10 +62,10 @@ class SoftmaxSettings(FrozenConfig):
 
 
 class TrainingSettings(FrozenConfig):
-    """How the weights are learned. The defaults are the paper's."""
+    """Training settings. The defaults are the paper's."""
 
     num_rows: PositiveInt = 128
-    """Streams of text that are read side by side, all processes together."""
+    """Streams of text that are read in parallel, over all ranks."""
     unroll_steps: PositiveInt = 20
     dropout: Share = 0.1
     optimizer: Literal["adagrad", "adam", "sgd"] = "adagrad"
@@ -78,30 +78,32 @@ class TrainingSettings(FrozenConfig):
     warmup_steps: NonNegativeInt = 0
     clip_norm: Positive | None = 10.0
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of the large products. ``auto``: bfloat16 on a GPU that has it, else float32."""
+    """Precision of large matrix products. ``auto``: bfloat16 on a GPU that supports it, else float32."""
     seed: NonNegativeInt = 0
     epochs: Positive | None = None
     steps: PositiveInt | None = None
     hours: Positive | None = None
-    """The run ends at the first of epochs, steps and hours that is reached; hours count over all its pieces."""
+    """The run ends at the first of epochs, steps and hours that is reached. Hours count over all sessions."""
     evaluate_every: PositiveInt = 2000
-    """Steps between two looks at the held-out text."""
+    """Steps between two evaluations on the held-out text."""
     heldout_tokens: PositiveInt = 100_000
-    """At most so many words of the held-out text are used in a look."""
+    """Words of the held-out text that an evaluation reads at most."""
     checkpoint_every: PositiveInt = 500
     keep_checkpoints: Annotated[int, Field(ge=2)] = 2
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
         if self.epochs is None and self.steps is None and self.hours is None:
-            raise ValueError("none of epochs, steps and hours is given; the run would never end")
+            raise ValueError("the run has no end; give epochs, steps or hours")
         if self.schedule != "constant" and self.epochs is None and self.steps is None:
-            raise ValueError(f"a {self.schedule} schedule needs epochs or steps, to know where the end is")
+            raise ValueError(
+                f"the schedule {self.schedule} needs epochs or steps, because it depends on the length of the run"
+            )
         return self
 
 
 class Recipe(FrozenConfig):
-    """Everything that a run follows from."""
+    """Everything that a run depends on."""
 
     model: BiLMConfig = BiLMConfig()
     data: DataSettings = DataSettings()

@@ -86,7 +86,7 @@ class PretrainState:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has reached its steps, epochs or hours."""
+        """True once the run has reached its steps, epochs or hours."""
         hours = self.recipe.training.hours
         steps_done = self.num_steps is not None and self.step >= self.num_steps
         return steps_done or (hours is not None and self.seconds >= 3600 * hours)

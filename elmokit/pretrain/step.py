@@ -1,7 +1,7 @@
-"""One training step's losses and gradients.
+"""Losses and gradients of one training step.
 
-The two directions share only the token layer and the softmax, so each runs on a thread of its own, forward and
-backward, from a copy of the token layer's output that is cut off from its graph; the gradients meet again there.
+The two directions share only the token layer and the softmax, so each runs on its own thread, forward and backward.
+Each starts from a detached copy of the token layer's output; their gradients are added there.
 
 Shapes: N positions, W distinct words, P width, R rows of the softmax.
 """
@@ -25,18 +25,18 @@ from elmokit.pretrain.optimizer import RowGradients
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step found in this process's rows; the other gradients are in the parameters."""
+    """Losses, softmax gradient and final state of this rank's rows; other gradients are in the parameters."""
 
     forward_loss: Tensor  # summed over positions
     backward_loss: Tensor
-    softmax_rows: RowGradients | None  # None where the softmax's gradient is whole
+    softmax_rows: RowGradients | None  # None if the softmax has a whole gradient
     final: BiLMState
 
 
 @dataclass(frozen=True)
 class _DirectionRun:
     softmax: LossGrads
-    tokens_grad_WP: Tensor | None  # None where the biLM is frozen
+    tokens_grad_WP: Tensor | None  # None if the biLM is frozen
     final: LSTMState
 
 
@@ -53,8 +53,8 @@ def compute_gradients(
 ) -> StepResult:
     """Set every parameter's gradient to that of ``scale`` times the two directions' summed losses.
 
-    With ``mixed`` the token layer too learns with products in bfloat16, as LSTMs do after `LSTMStack.mix_precision`.
-    With ``frozen_bilm`` the softmax alone gets a gradient: what has none is neither shared nor moved.
+    With ``mixed`` the token layer computes products in bfloat16, as LSTMs do after `LSTMStack.mix_precision`.
+    With ``frozen_bilm`` only the softmax gets a gradient; parameters without one are neither shared nor updated.
     """
     model.zero_grad(set_to_none=True)
     autocast = torch.autocast(batch.char_ids_WC.device.type, dtype=torch.bfloat16, enabled=mixed)
@@ -81,12 +81,12 @@ def _run_direction(
     start: LSTMState,
     drop: Drop,
     scale: float,
-    frozen_bilm: bool,  # noqa: FBT001  an executor calls it
+    frozen_bilm: bool,  # noqa: FBT001  called by an executor
 ) -> _DirectionRun:
     tokens_WP = tokens_WP.detach().requires_grad_(not frozen_bilm)
     num_rows = start.hidden_LBP.shape[1]
     num_steps = len(batch.words_N) // num_rows
-    with torch.set_grad_enabled(not frozen_bilm):  # here, because a thread has a setting of its own
+    with torch.set_grad_enabled(not frozen_bilm):  # here, because the setting is per thread
         run = stack(functional.embedding(batch.words_N, tokens_WP), [num_rows] * num_steps, start, drop=drop)
         top_NP = drop(run.outputs[-1])
     if batch.candidates is None:
@@ -101,7 +101,7 @@ def _run_direction(
 def _softmax_gradients(
     softmax: Softmax, batch: PretrainBatch, forward: LossGrads, backward: LossGrads, scale: float
 ) -> RowGradients | None:
-    """One row for each word that any process touched; where that is every word, set the whole gradient instead."""
+    """Return one row per word that any rank used; with the full softmax, set the whole gradient instead."""
     if batch.forward.rows is None or batch.backward.rows is None:
         rows_R = torch.arange(len(softmax.bias), device=softmax.bias.device)
     else:

@@ -33,7 +33,7 @@ class TextFiles:
     num_workers: int = 1
     progress: PrepareProgress | None = None
     may_be_gone: bool = False
-    """Whether a text that is already prepared may do without its files."""
+    """Allow a prepared text whose files are gone."""
 
     def prepare_train(self, folder: Path, *, accept: Callable[[str], None]) -> Corpus:
         """Prepare the training text in ``folder``, if it is not there; warn of words that are too long.

@@ -1,4 +1,4 @@
-"""A folder for one run at a time."""
+"""Exclusive use of a run's folder."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from elmokit.runs.world import World
 
 @contextmanager
 def claimed(folder: Path, world: World) -> Iterator[None]:
-    """Make the folder and keep other runs out of it. A process that ends lets go of it, however it ends.
+    """Create the folder and lock it against other runs. The lock is released however the process ends.
 
-    If nothing came into a folder that was made here, it is removed again.
+    A folder that was created here and is still empty after an error is removed again.
     """
     if not world.is_first:
         yield
@@ -28,6 +28,6 @@ def claimed(folder: Path, world: World) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if is_new and [path.name for path in folder.glob("*")] == [LOCK]:  # refused before anything was in it
+            if is_new and [path.name for path in folder.glob("*")] == [LOCK]:  # rejected before anything was written
                 shutil.rmtree(folder, ignore_errors=True)
             raise

@@ -1,4 +1,4 @@
-"""What belongs beside every number that is written down: machine, versions, commit, date, command."""
+"""Provenance of a published number: machine, versions, commit, date, command."""
 
 import os
 import platform
@@ -13,11 +13,11 @@ import torch
 from elmokit import __version__
 from elmokit.kernels.library import load
 
-TREE = Path(__file__).resolve().parents[2]  # of the source, if it is one
+TREE = Path(__file__).resolve().parents[2]  # the source tree, unless elmokit is installed
 
 
 def gather_facts(command: Sequence[str]) -> dict[str, str]:
-    """Where, when and by which command something is measured."""
+    """Return the provenance of what ``command`` measures."""
     compiled = load()
     count = torch.get_num_threads()
     threads = f"{count} thread{'s' * (count > 1)}"
@@ -32,7 +32,7 @@ def gather_facts(command: Sequence[str]) -> dict[str, str]:
 
 
 def shown_word(word: str) -> str:
-    """A word of a command without this machine's folders: a path as seen from the source tree, or its name alone."""
+    """Return a word of a command without local folders: a path relative to the source tree, or its name alone."""
     option, equals, value = word.rpartition("=")
     path = Path(value)
     if path.is_absolute():
@@ -41,22 +41,22 @@ def shown_word(word: str) -> str:
 
 
 def describe_machine() -> str:
-    """The processor, its cores, and the instructions that torch uses."""
+    """Return the processor, its number of cores, and the instruction set that torch uses."""
     return f"{_processor()}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def find_commit() -> str:
-    """The commit of the source tree that runs; of an installed package the version."""
+    """Return the commit of the source tree, or the version of an installed package."""
 
     def git(*arguments: str) -> str:
         run = subprocess.run(["git", *arguments], cwd=TREE, capture_output=True, text=True, check=True)
         return run.stdout.strip()
 
-    if not (TREE / ".git").exists():  # it may still be inside a tree of someone else's
+    if not (TREE / ".git").exists():  # it may be inside another project's tree
         return f"none, elmokit {__version__}"
     try:
         return git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain") else "")
-    except (OSError, subprocess.CalledProcessError):  # no git, or a repository that it does not like
+    except (OSError, subprocess.CalledProcessError):  # no git, or a repository that it rejects
         return "unknown"
 
 

@@ -1,4 +1,4 @@
-"""Random numbers that follow from a key alone."""
+"""Random numbers that depend on a key alone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +9,8 @@ import torch
 
 @contextmanager
 def seeded(*key: int) -> Iterator[None]:
-    """Let all that torch draws follow from the key alone, for as long as the block lasts."""
+    """Seed torch's CPU generator from the key within a block, and restore its state afterwards."""
     with torch.random.fork_rng(devices=()):
-        # Not `torch.manual_seed`: `fork_rng` here gives back the CPU's state only.
+        # Not `torch.manual_seed`: that seeds GPUs too, and `fork_rng` restores only the CPU's state here.
         torch.default_generator.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]))
         yield

@@ -1,7 +1,7 @@
-"""Ranks of a distributed run: who they are, and how they wait for each other.
+"""Ranks of a distributed run, and how they wait for each other.
 
-``torchrun`` starts the ranks and names them in the environment; without it there is one. A rank that works alone sends
-a heartbeat, so that the others tell a slow rank from a dead one.
+``torchrun`` starts the ranks and numbers them in the environment; without it there is one. A rank that works alone
+sends a heartbeat, so that the others can tell a slow rank from a dead one.
 """
 
 import os
@@ -19,41 +19,36 @@ from torch import Tensor
 
 from elmokit.errors import ConfigError, ElmokitError
 
-# For a process that does not answer; a dead one is noticed at once. torchrun then takes up to 30 seconds more to end
-# the one that hangs, and all together must stay below a minute.
+# Timeout for a silent rank; a dead one is noticed at once. torchrun then takes up to 30 seconds more to end the rank
+# that hangs, and the total must stay below a minute.
 PATIENCE = timedelta(seconds=25)
-
-
-JOIN_PATIENCE = timedelta(minutes=10)  # for those that start later, from a slow disk say
-
-
-BEAT = 5.0  # seconds after which a process that works alone tells the others that it lives
-
+JOIN_PATIENCE = timedelta(minutes=10)  # for ranks that start later, for example from a slow disk
+BEAT = 5.0  # seconds between two heartbeats
 
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class World:
-    """One process among all."""
+    """One rank of a run, and its way to the others."""
 
     rank: int
     size: int
     device: torch.device
-    steps: dist.ProcessGroup | None = None  # for what every step sends; None if there is nobody to talk to
-    beating: dist.ProcessGroup | None = None  # for waits in which the others are heard
+    steps: dist.ProcessGroup | None = None  # for the messages of every step; None for a single rank
+    beating: dist.ProcessGroup | None = None  # for heartbeats
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that writes."""
+        """True for the rank that writes to disk."""
         return self.rank == 0
 
     def rows(self, num_rows: int) -> range:
-        """The rows of a batch that this process reads."""
+        """Return the rows of a batch that this rank reads."""
         if num_rows % self.size:
             raise ConfigError(
-                f"{num_rows} rows (training.num_rows) do not divide among {self.size} processes; "
-                "start another number of them, or choose other rows before the run begins"
+                f"{num_rows} rows (training.num_rows) cannot be divided among {self.size} ranks; "
+                "start another number of ranks, or choose another number of rows for a new run"
             )
         share = num_rows // self.size
         return range(self.rank * share, (self.rank + 1) * share)
@@ -64,14 +59,14 @@ ALONE = World(rank=0, size=1, device=torch.device("cpu"))
 
 @contextmanager
 def join_world() -> Iterator[World]:
-    """Meet the other processes of a ``torchrun``, if this is one."""
+    """Join the other ranks of a ``torchrun``; without one, yield a single rank."""
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
     has_gpu = torch.cuda.is_available()
     if has_gpu and local_rank >= torch.cuda.device_count():
         raise ConfigError(
-            f"process {local_rank + 1} of this machine has no GPU of its own: torch sees {torch.cuda.device_count()}; "
-            "start as many processes as there are GPUs (--nproc-per-node)"
+            f"rank {local_rank} of this machine has no GPU: torch sees {torch.cuda.device_count()}; "
+            "start as many ranks as there are GPUs (--nproc-per-node)"
         )
     device = torch.device("cuda", local_rank) if has_gpu else torch.device("cpu")
     if size == 1:
@@ -90,10 +85,10 @@ def join_world() -> Iterator[World]:
 
 
 def wait_with_heartbeat(is_ready: Callable[[float], bool], world: World) -> None:
-    """Go on when every process is ready, however long that takes, as long as all of them are alive.
+    """Wait until every rank is ready, however long that takes, as long as all of them are alive.
 
-    ``is_ready`` is called again and again, and may wait for so many seconds. A process that hangs is noticed as in
-    a step, by its silence.
+    ``is_ready`` is called repeatedly with a number of seconds that it may wait. A rank that hangs is noticed by its
+    silence, as in a step.
     """
     while True:
         num_ready = torch.tensor([int(is_ready(BEAT))])
@@ -105,7 +100,7 @@ def wait_with_heartbeat(is_ready: Callable[[float], bool], world: World) -> None
 
 
 def run_with_heartbeat(work: Callable[[], Found], world: World) -> Found:
-    """Do what may take longer in one process than in another; the result is there when all are done."""
+    """Return the result of ``work``, which may take longer on one rank than on another, when all ranks are done."""
     if world.size == 1:
         return work()
     working: Future[Found] = Future()
@@ -113,7 +108,7 @@ def run_with_heartbeat(work: Callable[[], Found], world: World) -> Found:
     def run() -> None:
         try:
             working.set_result(work())
-        except BaseException as error:  # noqa: BLE001  it is raised again where the result is asked for
+        except BaseException as error:  # noqa: BLE001  raised again by `result`
             working.set_exception(error)
 
     def is_done(within: float) -> bool:
@@ -122,31 +117,31 @@ def run_with_heartbeat(work: Callable[[], Found], world: World) -> Found:
         working.result()
         return True
 
-    # Not a pool's thread: that would be waited for when another process is lost.
+    # Not a pool's thread: the interpreter would wait for it when another rank dies.
     threading.Thread(target=run, daemon=True).start()
     wait_with_heartbeat(is_done, world)
     return working.result()
 
 
 def on_first_rank(work: Callable[[], object], world: World) -> None:
-    """Let the first process do what only one may do; all go on when it is done, and stay in touch until then."""
+    """Run ``work`` on the first rank only; all ranks return when it is done, with heartbeats until then."""
     run_with_heartbeat(work if world.is_first else lambda: None, world)
 
 
 @contextmanager
 def translate_dist_errors() -> Iterator[None]:
-    """Say in our words that a process was lost: torch has a plain ``RuntimeError`` for it, full of C++."""
+    """Raise ElmokitError when a rank is lost, for which torch raises a ``RuntimeError`` full of C++."""
     try:
         yield
     except RuntimeError as error:
         raise ElmokitError(
-            "another process of the run failed, was ended, or does not answer; "
-            "start all of them again, and the run goes on from its last checkpoint"
+            "another rank of the run failed, was killed, or does not answer; "
+            "start all ranks again, and the run resumes from its last checkpoint"
         ) from error
 
 
 def sum_over_ranks(values: Tensor, world: World) -> Tensor:
-    """Add up a small tensor."""
+    """Return the sum of a small tensor over all ranks."""
     if world.size > 1:
         with translate_dist_errors():
             dist.all_reduce(values, group=world.steps)

@@ -1,10 +1,10 @@
-"""What each direction knows at every place of a sentence when it predicts what stands there.
+"""Hidden states from which each direction predicts the words of a sentence.
 
-A sentence is ``<S> w1 … wn </S>``. Forward reads all but its last word and predicts all but its first; backward reads
-all but its first, from the right, and predicts all but its last. So each direction has n + 1 steps, none of which has
-seen what it predicts.
+A sentence is ``<S> w1 … wn </S>``. Forward reads all but the last word and predicts all but the first. Backward reads
+all but the first, from the right, and predicts all but the last. So each direction has n + 1 steps, and no step has
+seen the word that it predicts.
 
-Shapes: W distinct words, C characters a word, B sentences, N words of B sentences with their boundaries, M = N - B
+Shapes: W distinct words, C characters per word, B sentences, N words of B sentences with their boundaries, M = N - B
 steps of them, in the order of the text, P width.
 """
 
@@ -24,29 +24,29 @@ from elmokit.model.lstm import LSTMStack, LSTMState
 from elmokit.model.packing import invert, plan_packing
 from elmokit.text.grouping import batches_by_length
 
-WINDOW_WORDS = 2**15  # of text, looked at together: a word is encoded once in it, and batches are of like length
-MOST_POSITIONS = 16_384  # in one batch: bounds memory whatever the sentences' length
+WINDOW_WORDS = 2**15  # read together: each distinct word is encoded once, and batches have similar lengths
+MOST_POSITIONS = 16_384  # per batch: bounds memory for sentences of any length
 
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """Some sentences, as numbers of the distinct words in them."""
+    """Sentences as indices into their distinct words."""
 
     char_ids_WC: NDArray[np.int64]
     target_ids_W: NDArray[np.int64]
-    """The words' ids in the vocabulary."""
+    """Vocabulary ids of the distinct words."""
     words: list[NDArray[np.int64]]
-    """Every sentence's words, boundaries included."""
+    """Words of every sentence, boundaries included."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contexts:
-    """What the two directions know in a batch of sentences, and what they should predict."""
+    """Hidden states of both directions for a batch of sentences, and the targets."""
 
     indices: list[int]
-    """Which sentences."""
+    """Indices of the sentences."""
     num_steps: list[int]
-    """Of each of them."""
+    """Number of steps of each sentence."""
     forward_MP: Tensor
     backward_MP: Tensor
     forward_targets_M: Tensor
@@ -56,7 +56,7 @@ class Contexts:
 def read_contexts(
     bilm: BiLM, sentences: Sentences, states: StartStates, *, batch_size: int, executor: Executor | None
 ) -> Iterator[Contexts]:
-    """Yield the contexts of all sentences, batch by batch of like length."""
+    """Yield the contexts of all sentences, in batches of similar length."""
     device = bilm.char_encoder.char_embedding.device
     with torch.no_grad():
         tokens_WP = bilm.encode_tokens(torch.from_numpy(sentences.char_ids_WC).to(device))
@@ -66,7 +66,7 @@ def read_contexts(
         words_N = torch.from_numpy(np.concatenate([sentences.words[index] for index in indices])).to(device)
         num_steps = [lengths[index] - 1 for index in indices]
         packing = plan_packing(num_steps, device)
-        # Step m of the whole batch stands between two words: the sentences before it had one word more each.
+        # Step m of the batch is between two words. Each sentence before it has one word more than it has steps.
         steps_B = torch.tensor(num_steps, device=device)
         left_M = torch.arange(sum(num_steps), device=device) + torch.arange(
             len(indices), device=device
@@ -84,9 +84,9 @@ def read_contexts(
         )
 
 
-@torch.no_grad()  # here, because a thread has a setting of its own
+@torch.no_grad()  # here, because the setting is per thread
 def _read(stack: LSTMStack, inputs_MP: Tensor, order_M: Tensor, batch_sizes: list[int], start: LSTMState) -> Tensor:
-    """The top layer at every step, in the order of the text. All rows begin in the same state."""
+    """Return the top layer at every step, in the order of the text; all rows start in the same state."""
     run = stack(inputs_MP[order_M], batch_sizes, start)
     top_MP: Tensor = run.outputs[-1][invert(order_M)]
     return top_MP

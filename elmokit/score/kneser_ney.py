@@ -1,8 +1,8 @@
-"""An n-gram language model to compare with: interpolated modified Kneser-Ney (Chen and Goodman 1998), nothing pruned.
+"""An n-gram baseline: interpolated modified Kneser-Ney (Chen and Goodman 1998) without pruning.
 
-All n-grams of a text are numbered order by order: one is known by the number of its first n - 1 words and by its last
-word, packed into one integer. Sorted, those of one context lie side by side. A text is one row of word ids in which
-every sentence has a boundary at each end; the one it begins with is context only and never predicted.
+The n-grams of a text are numbered order by order. An n-gram is one integer, packed from the number of its first n - 1
+words and its last word; sorted, the n-grams of a context are adjacent. A text is one array of word ids in which every
+sentence has a boundary at each end. The first boundary is context only and never predicted.
 """
 
 from collections.abc import Iterator
@@ -16,24 +16,24 @@ from elmokit.text.corpus import Corpus
 from elmokit.text.vocab import Vocab
 
 Ints = NDArray[np.int64]
-Ids = NDArray[np.int32]  # of words, places, n-grams: a text of a hundred million words should fit in memory
+Ids = NDArray[np.int32]  # of words, positions, n-grams; small, so that 100 million words fit in memory
 Floats = NDArray[np.float64]
 
-WORD_BITS = 20  # of a packed n-gram; the rest numbers its context
+WORD_BITS = 20  # of a packed n-gram; the others are the number of its context
 NUM_DISCOUNTS = 3  # for counts of 1, of 2, and of more
 NOT_THERE = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A text as one row of word ids, and how far each is from the beginning of its sentence."""
+    """A text as one array of word ids, and the position of each word in its sentence."""
 
     words: Ids
     places: Ids
 
     @property
     def targets(self) -> Ints:
-        """Where the words stand that are predicted."""
+        """Indices of the words that are predicted."""
         return np.flatnonzero(self.places > 0)
 
 
@@ -41,19 +41,19 @@ class Stream:
 class _Order:
     """All n-grams of one length."""
 
-    packed: Ints  # rising
+    packed: Ints  # increasing
     counts: Ids
     discounts: Floats  # of counts of 0, 1, 2, and 3 or more
-    totals: Floats  # of every context: its counts together
-    kept_back: Floats  # of every context: its discounts together
+    totals: Floats  # of every context: the sum of its counts
+    kept_back: Floats  # of every context: the sum of its discounts
 
 
 @dataclass(frozen=True, eq=False)
 class KneserNey:
-    """The counts of a text, ready to tell how likely words are after others."""
+    """Discounted counts of a text, from which word probabilities are computed."""
 
     orders: tuple[_Order, ...]
-    num_words: int  # that can be predicted
+    num_words: int  # size of the vocabulary without the start of a sentence
 
     @classmethod
     def learn(cls, text: Stream, *, order: int, num_words: int) -> "KneserNey":
@@ -68,12 +68,12 @@ class KneserNey:
         return cls(tuple(orders), num_words - 1)
 
     def log_probabilities(self, text: Stream) -> Floats:
-        """The natural logarithm of each target's probability, in the text's order."""
+        """Return the natural log-probability of each target, in the order of the text."""
         targets = text.targets
         probabilities = np.full(len(targets), 1.0 / self.num_words)
-        numbers = np.zeros(len(text.words), dtype=np.int32)  # of the context that ends before a position
+        numbers = np.zeros(len(text.words), dtype=np.int32)  # number of the context that ends before each position
         for length, order in enumerate(self.orders, start=1):
-            if not len(order.packed):  # no sentence was so long
+            if not len(order.packed):  # no training sentence is that long
                 break
             contexts = numbers[targets - 1] if length > 1 else numbers[targets]
             found = _find(order.packed, _pack(contexts, text.words[targets]))
@@ -89,7 +89,7 @@ class KneserNey:
 
 
 def to_stream(corpus: Corpus, vocab: Vocab, *, reverse: bool = False) -> Stream:
-    """A prepared text in a vocabulary's ids; read from its end with ``reverse``."""
+    """Return a prepared text in vocabulary ids; ``reverse`` reverses it."""
     lengths = corpus.lengths.astype(np.int64)
     starts = corpus.offsets[:-1] + 2 * np.arange(corpus.num_sentences)
     words = np.empty(corpus.num_tokens + 2 * corpus.num_sentences, dtype=np.int32)
@@ -105,10 +105,10 @@ def to_stream(corpus: Corpus, vocab: Vocab, *, reverse: bool = False) -> Stream:
 
 
 def _count(text: Stream, order: int, num_words: int) -> Iterator[tuple[Ints, Ids, int]]:
-    """Of every order, its n-grams, packed and rising, their counts, and how many contexts there are.
+    """Yield for every order its n-grams, packed and sorted, their counts, and the number of contexts.
 
-    Below the highest order an n-gram counts once for every different word before it. One that begins a sentence has
-    none before it, so it counts as often as it is there.
+    Below the highest order, an n-gram is counted once per distinct word before it. At the start of a sentence there is
+    no word before it, so each occurrence counts.
     """
     waiting: tuple[Ints, Ids, NDArray[np.bool_], Ids, int] | None = None
     numbers = np.zeros(len(text.words), dtype=np.int32)
@@ -121,7 +121,7 @@ def _count(text: Stream, order: int, num_words: int) -> Iterator[tuple[Ints, Ids
             below, raw, begins, before, num_below = waiting
             different = np.bincount(before[ends[first]], minlength=len(below)).astype(np.int32)
             yield below, np.where(begins, raw, different), num_below
-        if length == 1:  # all words have a number, those too that the text lacks
+        if length == 1:  # every word of the vocabulary has a number, seen or not
             packed, counts, number = _with_all_words(packed, counts, text.words, num_words)
             begins = np.zeros(num_words, dtype=bool)
             begins[text.words[:1]] = True
@@ -149,7 +149,7 @@ def _with_all_words(packed: Ints, counts: Ids, words: Ids, num_words: int) -> tu
 
 
 def _distinct(values: Ints) -> tuple[Ints, Ints, Ids, Ids]:
-    """The different values, rising; where each stands; how often; and the number of every value among them."""
+    """Return the distinct values sorted, an index and the count of each, and the rank of every value."""
     by_size = np.argsort(values)
     rising = values[by_size]
     is_new = np.ones(len(values), dtype=bool)
@@ -178,9 +178,9 @@ def _sum_by(contexts: Ints, values: Floats, num_contexts: int) -> Floats:
 
 
 def _discounts(counts: Ids) -> Floats:
-    """What is taken from counts of 0, 1, 2, and 3 or more (Chen and Goodman's estimates)."""
+    """Return the discounts of counts of 0, 1, 2, and 3 or more (Chen and Goodman's estimates)."""
     having = np.bincount(np.minimum(counts, NUM_DISCOUNTS + 2), minlength=NUM_DISCOUNTS + 3).astype(np.float64)
-    if not having[1 : NUM_DISCOUNTS + 2].all():  # too little text to estimate from: the same for all
+    if not having[1 : NUM_DISCOUNTS + 2].all():  # too little text for an estimate: the same for all
         return np.array([0.0, *[0.5] * NUM_DISCOUNTS])
     share = having[1] / (having[1] + 2 * having[2])
     estimates = [count - (count + 1) * share * having[count + 1] / having[count] for count in (1, 2, 3)]
@@ -188,13 +188,13 @@ def _discounts(counts: Ids) -> Floats:
 
 
 def _find(rising: Ints, values: Ints) -> Ints:
-    """Where each value stands, or NOT_THERE."""
+    """Return the index of each value, or NOT_THERE."""
     places = np.minimum(np.searchsorted(rising, values), len(rising) - 1)
     return np.where(rising[places] == values, places, NOT_THERE)
 
 
 def _number(text: Stream, numbers: Ids, packed: Ints, length: int) -> Ids:
-    """The number of the n-gram that ends at each position; NOT_THERE if it was never counted."""
+    """Return the number of the n-gram that ends at each position, or NOT_THERE if it was never counted."""
     if length == 1:
         return text.words.copy()
     found = np.full(len(text.words), NOT_THERE, dtype=np.int32)

@@ -1,12 +1,12 @@
-"""Perplexity of a text: always over the whole vocabulary, never sampled.
+"""Perplexity of a text, always over the whole vocabulary, never sampled.
 
-``reset``, ``warm``  sentence by sentence, each from one fixed state; the number is the text's and the model's alone.
+``reset``, ``warm``  sentence by sentence, each from one fixed state; the result depends on text and model alone.
 ``carry``            rows of running text whose state is never reset, as the published models were evaluated. The
                      first steps are read once before they are scored, so that zero states cost nothing.
 
-In every case a sentence of n words gives n + 1 targets a direction, its words and the boundary at its end, and none
-is left out. A word that the vocabulary lacks is predicted as ``<UNK>``, which is easier: texts with many such words
-have a perplexity that is too good.
+A sentence of n words has n + 1 targets per direction: its words and the boundary at its end. None is left out.
+Out-of-vocabulary words are predicted as ``<UNK>``, which is easier, so texts with many of them have a perplexity that
+is too low.
 
 Shapes: R rows, U steps of a row in a batch, N = U R positions, time-major, W distinct words.
 """
@@ -37,34 +37,34 @@ from elmokit.text.streams import Direction, RowBatch, read_rows_once
 from elmokit.text.vocab import Vocab
 
 NUM_ROWS = 256  # as the published models were evaluated
-STEPS_AT_ONCE = 32  # of rows that carry their state; it changes no number
-WARM_UP_STEPS = 160  # of a row: zero states are felt for 100 to 150
+STEPS_AT_ONCE = 32  # per batch of rows that carry their state; changes no result
+WARM_UP_STEPS = 160  # per row: zero states have an effect for 100 to 150
 
 
 @dataclass(frozen=True)
 class Perplexity:
-    """How well a model predicts a text in each direction; e to the mean surprise of a target."""
+    """Perplexity of each direction: e to the mean negative log-probability of a target."""
 
     forward: float
     backward: float
     num_targets: int
-    """Of one direction: words, and one boundary a sentence."""
+    """Targets of one direction: words, and one boundary per sentence."""
     num_unknown: int
-    """Targets among them that the vocabulary lacks."""
+    """Out-of-vocabulary targets among them."""
 
     @property
     def arithmetic_mean(self) -> float:
-        """Of both directions: the paper's "average"."""
+        """Arithmetic mean of both directions: the paper's "average"."""
         return (self.forward + self.backward) / 2
 
     @property
     def geometric_mean(self) -> float:
-        """Of both directions: what bilm-tf's own test prints."""
+        """Geometric mean of both directions, which bilm-tf's test prints."""
         return math.sqrt(self.forward * self.backward)
 
     @property
     def unknown_share(self) -> float:
-        """Of the targets, those that the vocabulary lacks."""
+        """Fraction of targets that are out of vocabulary."""
         return self.num_unknown / self.num_targets
 
 
@@ -81,8 +81,8 @@ def measure(
 ) -> Perplexity:
     """Measure the perplexity of a text, or of its first sentences with ``max_tokens`` words.
 
-    ``warm`` is the model's start state under ``state="warm"``; it is computed if it is not given. ``num_rows`` is how
-    many sentences or streams are read side by side: under ``carry`` the result depends on it, else only the speed.
+    ``warm`` is the model's start state for ``state="warm"``, computed if it is not given. ``num_rows`` is the number of
+    sentences or streams that are read in parallel: the result of ``carry`` depends on it, otherwise only the speed.
     ``warm_up=False`` scores the first steps of ``carry`` from zero states, as bilm-tf does.
     """
     check_measurable(model, corpus, vocab, num_rows)
@@ -107,7 +107,7 @@ def measure_sentences(
     world: World,
     executor: Executor | None,
 ) -> Perplexity:
-    """Measure sentence by sentence; every rank of ``world`` reads its share of them."""
+    """Measure perplexity sentence by sentence; every rank of ``world`` reads its share."""
     target_ids = corpus.target_ids(vocab).astype(np.int64)
 
     def read_share() -> list[float]:
@@ -129,14 +129,14 @@ def measure_sentences(
                 num_unknown += int((batch.forward_targets_M == vocab.unk_id).sum())
         return [forward, backward, num_targets, num_unknown]
 
-    # Shares can take minutes, and one more than another.
+    # A share can take minutes, and the ranks are not equally fast.
     sums = torch.tensor(run_with_heartbeat(read_share, world), dtype=torch.double, device=world.device)
     forward, backward, targets, unknown = sum_over_ranks(sums, world).tolist()
     return _perplexity(forward, backward, int(targets), int(unknown))
 
 
 def _windows(corpus: Corpus, indices: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Sentences in order, some ``WINDOW_WORDS`` words at a time."""
+    """Yield the sentences in order, about ``WINDOW_WORDS`` words at a time."""
     ends = np.cumsum(corpus.lengths[indices].astype(np.int64))
     window_of = (ends - 1) // WINDOW_WORDS
     cuts = np.flatnonzero(np.diff(window_of)) + 1
@@ -160,7 +160,7 @@ def _measure_rows(
     target_ids = corpus.target_ids(vocab).astype(np.int64)
 
     def read(direction: Direction) -> tuple[float, int]:
-        """The summed surprise of one direction, and how many of its targets are unknown."""
+        """Return the summed surprise of one direction, and its number of out-of-vocabulary targets."""
         stack = model.bilm.forward_lstm if direction == "forward" else model.bilm.backward_lstm
         state = stack.zero_state(num_rows)
         for batch in islice(_rows(corpus, direction, num_rows), WARM_UP_STEPS // STEPS_AT_ONCE if warm_up else 0):
@@ -181,7 +181,7 @@ def _measure_rows(
 
 
 def _rows(corpus: Corpus, direction: Direction, num_rows: int) -> Iterator[RowBatch]:
-    """The whole text in rows. A row takes the next sentence when it needs one, as in bilm-tf's test."""
+    """Yield the whole text in rows. A row takes the next sentence when it needs one, as in bilm-tf's test."""
     steps = read_rows_once(corpus, direction=direction, num_rows=num_rows, unroll_steps=1)
     for together in windows(steps, STEPS_AT_ONCE):
         yield RowBatch(
@@ -191,7 +191,7 @@ def _rows(corpus: Corpus, direction: Direction, num_rows: int) -> Iterator[RowBa
         )
 
 
-@torch.no_grad()  # here, because a thread has a setting of its own
+@torch.no_grad()  # here, because the setting is per thread
 def _run_rows(model: LanguageModel, stack: LSTMStack, corpus: Corpus, batch: RowBatch, start: LSTMState) -> StackRun:
     distinct_W, places_N = np.unique(_by_time(batch.input_ids_RU), return_inverse=True)
     device = start.hidden_LBP.device
@@ -206,7 +206,7 @@ def _by_time(values_RU: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(values_RU.T).reshape(-1)
 
 
-# Either way
+# Both ways
 
 
 def _perplexity(forward: float, backward: float, num_targets: int, num_unknown: int) -> Perplexity:
@@ -215,7 +215,7 @@ def _perplexity(forward: float, backward: float, num_targets: int, num_unknown: 
 
 
 def exp_or_inf(surprise: float) -> float:
-    """The perplexity for a mean surprise: infinite where no float is large enough, as after a run has gone wild."""
+    """Return e to the ``surprise``, or infinity if that is too large for a float, as after training has diverged."""
     try:
         return math.exp(surprise)
     except OverflowError:
@@ -223,7 +223,7 @@ def exp_or_inf(surprise: float) -> float:
 
 
 def first_sentences(corpus: Corpus, max_tokens: int | None) -> Corpus:
-    """The text up to the last sentence that ends within ``max_tokens`` words, and at least one sentence."""
+    """Return the text up to the last sentence that ends within ``max_tokens`` words, at least one sentence."""
     if max_tokens is None or corpus.num_tokens <= max_tokens:
         return corpus
     if max_tokens < 1:
@@ -247,6 +247,6 @@ def check_measurable(model: LanguageModel, corpus: Corpus, vocab: Vocab, num_row
     spelled, wanted = corpus.meta.settings.max_chars, model.bilm.config.char_encoder.max_chars
     if spelled != wanted:
         raise InputError(
-            f"the text was prepared with {spelled} characters a word, but the model reads {wanted}; "
+            f"the text was prepared with {spelled} characters per word, but the model reads {wanted}; "
             f"prepare it again with max_chars={wanted}"
         )

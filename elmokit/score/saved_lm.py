@@ -1,4 +1,4 @@
-"""A language model on disk: a model folder with its output layer, its words and its start state."""
+"""A language model on disk: a model folder with output layer, vocabulary and start state."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +17,18 @@ from elmokit.weights.start_state import stored_state, to_tensors, warm_state
 
 @dataclass(frozen=True, eq=False)
 class LoadedLM:
-    """A language model off disk, and what belongs to it."""
+    """A language model from disk, with its vocabulary."""
 
     model: LanguageModel
     vocab: Vocab
     start_state: BiLMState | None
-    """Of ``warm`` sentences; None if it was never computed."""
+    """Start state for ``warm``; None if it was never computed."""
     options: dict[str, Any] | None
-    """The published options it once came with, so that it can be written back; None for a model born here."""
+    """Published options of the source model, for export; None for a model trained by elmokit."""
 
 
 def load_language_model(folder: str | Path) -> LoadedLM:
-    """Load a folder that has an output layer."""
+    """Load a model folder that has an output layer."""
     saved_softmax = load_softmax(folder)
     saved = load_folder(folder)
     softmax = Softmax(len(saved_softmax.vocab), saved.config.lstm.proj_dim)
@@ -46,9 +46,9 @@ def save_language_model(
     description: str | None = None,
     half: bool = False,
 ) -> None:
-    """Save a model with its output layer, its words, and the start state that it settles into.
+    """Save a model with its output layer, its vocabulary, and its start state for ``warm``.
 
-    ``options`` are the published options of the model it was tuned from, ``description`` and ``half`` as in
+    ``options`` are the published options of the model that it was tuned from; ``description`` and ``half`` are as in
     `elmokit.weights.folder.save_folder`.
     """
     check_belongs(model, vocab)
@@ -63,10 +63,10 @@ def save_language_model(
 
 
 def check_belongs(model: LanguageModel, vocab: Vocab) -> None:
-    """Refuse a vocabulary that is not the model's; only its length can tell."""
+    """Raise InputError for a vocabulary that is not the model's, as far as its length shows."""
     num_words = len(model.softmax.bias)
     if len(vocab) != num_words:
         raise InputError(
             f"the vocabulary has {len(vocab):,} words, but the model predicts {num_words:,}; "
-            "they do not belong together: use the vocab.txt from the model's own folder"
+            "use the vocab.txt from the model's own folder"
         )

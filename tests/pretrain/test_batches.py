@@ -105,7 +105,7 @@ def test_processes_share_out_the_rows_of_one_batch(corpus: Corpus, vocab: Vocab)
                 assert mine.rows.tolist() == sorted({*all_rows.targets_N.tolist(), *mine.candidates.ids_K.tolist()})
 
 
-def test_batches_go_on_from_their_cursors(corpus: Corpus, vocab: Vocab) -> None:
+def test_batches_resume_from_their_cursors(corpus: Corpus, vocab: Vocab) -> None:
     batches = make(corpus, vocab)
     take(batches, 5)
     cursors = batches.cursors()

@@ -1,4 +1,4 @@
-"""Several processes against one, and against the death of one of them."""
+"""Several ranks against one, and against the death of one of them."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def newest(run_dir: Path) -> Checkpoint:
 
 
 @pytest.mark.long
-def test_two_processes_learn_what_one_does_and_another_number_can_go_on(tmp_path: Path) -> None:
+def test_two_ranks_train_as_one_does_and_another_number_can_resume(tmp_path: Path) -> None:
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     run_alone(recipe_for(tmp_path), whole)
     finish(recipe_for(tmp_path, steps=20), halves, num_processes=2)
@@ -62,7 +62,7 @@ def test_two_processes_learn_what_one_does_and_another_number_can_go_on(tmp_path
 def test_rows_are_shared_out_without_rest() -> None:
     worlds = [World(rank, 4, torch.device("cpu")) for rank in range(4)]
     assert [row for world in worlds for row in world.rows(12)] == list(range(12))
-    with pytest.raises(ConfigError, match=r"10 rows \(training.num_rows\) do not divide among 4 processes"):
+    with pytest.raises(ConfigError, match=r"10 rows \(training.num_rows\) cannot be divided among 4 ranks"):
         worlds[0].rows(10)
 
 
@@ -73,15 +73,13 @@ def wait_for_checkpoint(run_dir: Path) -> None:
         time.sleep(0.05)
 
 
-def test_more_processes_than_gpus_are_refused_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_ranks_than_gpus_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     for name, value in (("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")):
         monkeypatch.setenv(name, value)
     with (
-        pytest.raises(
-            ConfigError, match="process 2 of this machine has no GPU of its own: torch sees 1; start as many"
-        ),
+        pytest.raises(ConfigError, match="rank 1 of this machine has no GPU: torch sees 1; start as many"),
         ranks.join_world(),
     ):
         pass
@@ -90,7 +88,7 @@ def test_more_processes_than_gpus_are_refused_in_plain_words(monkeypatch: pytest
 @pytest.mark.slow
 @pytest.mark.parametrize("hurt", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_lost_process_ends_the_other_within_a_minute_and_a_relaunch_goes_on(
+def test_a_lost_rank_ends_the_other_within_a_minute_and_a_relaunch_resumes(
     tmp_path: Path, hurt: signal.Signals, rank: int
 ) -> None:
     endless, run_dir = recipe_for(tmp_path, steps=10**6), tmp_path / "run"
@@ -111,7 +109,7 @@ def slow_disk(_rank: int) -> None:
     slow_down(log, "save_checkpoint")
 
 
-def slow_look(rank: int) -> None:
+def slow_evaluation(rank: int) -> None:
     shorten_patience()
     if rank == 1:
         slow_down(perplexity, "read_contexts")
@@ -150,7 +148,7 @@ def slow_down(module: ModuleType, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [slow_disk, slow_look, slow_preparation, slow_start, slow_end])
+@pytest.mark.parametrize("change", [slow_disk, slow_evaluation, slow_preparation, slow_start, slow_end])
 def test_a_process_that_is_only_slow_is_waited_for(tmp_path: Path, change: Callable[[int], None]) -> None:
     recipe = recipe_for(tmp_path, steps=4)
     training = recipe.training.model_copy(update={"checkpoint_every": 2, "evaluate_every": 3})
@@ -163,7 +161,7 @@ def hang(*_args: Any, **_options: Any) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def hang_in_a_look(rank: int) -> None:
+def hang_in_an_evaluation(rank: int) -> None:
     shorten_patience()
     if rank == 1:
         perplexity.read_contexts = hang
@@ -175,7 +173,7 @@ def hang_in_preparation(rank: int) -> None:
         pretraining.prepare_corpus = hang
 
 
-def hang_as_it_goes_on(rank: int) -> None:
+def hang_on_resume(rank: int) -> None:
     shorten_patience()
     if rank == 1:
         loop.load_newest = hang
@@ -190,7 +188,7 @@ def hang_in_the_last_save(rank: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "hurt"),
-    [(hang_in_a_look, 1), (hang_in_preparation, 0), (hang_as_it_goes_on, 1), (hang_in_the_last_save, 0)],
+    [(hang_in_an_evaluation, 1), (hang_in_preparation, 0), (hang_on_resume, 1), (hang_in_the_last_save, 0)],
 )
 def test_a_process_that_hangs_is_noticed_wherever_it_does(
     tmp_path: Path, change: Callable[[int], None], hurt: int

@@ -1,4 +1,4 @@
-"""Dropout that follows from its key alone."""
+"""Dropout that depends on its key alone."""
 
 import torch
 

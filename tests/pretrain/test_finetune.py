@@ -1,4 +1,4 @@
-"""Fine-tuning: it learns, it goes on after a stop, and what it writes can be read by everyone."""
+"""Fine-tuning: training, resuming, and reading the result back."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def data(tmp_path: Path) -> DataSettings:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model of ours; its vocabulary has half of the text's words."""
+    """Return a saved model whose vocabulary has half of the text's words."""
     words = list(dict.fromkeys(TEXT.split()))[::2]
     vocab = Vocab(["<S>", "</S>", "<UNK>", *words])
     torch.manual_seed(5)
@@ -91,7 +91,7 @@ def test_the_default_is_one_epoch_of_the_paper_s_training(folder: Path, data: Da
     assert finetune(folder, data, tmp_path / "tuned").num_steps == 1  # 140 targets in batches of 2,560
 
 
-def test_held_out_text_is_looked_at_before_and_after(folder: Path, data: DataSettings, tmp_path: Path) -> None:
+def test_held_out_text_is_evaluated_before_and_after(folder: Path, data: DataSettings, tmp_path: Path) -> None:
     text = tmp_path / "domain.txt"
     data = data.model_copy(update={"heldout": (str(text),)})
     seen: list[Entry] = []
@@ -129,7 +129,7 @@ def test_published_weights_are_tuned_and_written_back(
     assert (first == second).all()
 
 
-def test_a_new_softmax_is_learned_with_the_bilm_frozen_then_all_moves(
+def test_a_new_softmax_is_trained_with_the_bilm_frozen_then_everything_is(
     published_model: PublishedModel, data: DataSettings, tmp_path: Path
 ) -> None:
     published = load_saved(published_model.pair).tensors
@@ -190,7 +190,7 @@ def test_sums_of_a_pretraining_run_make_smaller_steps(data: DataSettings, tmp_pa
     assert finetune(tmp_path / "lm", data, tmp_path / "other", settings=kept).is_finished
 
 
-def test_another_model_does_not_go_on_with_the_work(
+def test_work_is_not_resumed_with_another_model(
     published_model: PublishedModel, folder: Path, data: DataSettings, tmp_path: Path
 ) -> None:
     stop = threading.Event()
@@ -207,7 +207,7 @@ def test_another_model_does_not_go_on_with_the_work(
         finetune(folder, data, tmp_path / "out", settings=FinetuneSettings(training=LEARN))
 
 
-def test_a_call_that_failed_before_it_learned_stands_in_nobodys_way(
+def test_a_call_that_failed_before_its_first_step_blocks_nothing(
     published_model: PublishedModel, folder: Path, data: DataSettings, tmp_path: Path
 ) -> None:
     missing = DataSettings(train=(str(tmp_path / "typo.txt"),))
@@ -216,7 +216,7 @@ def test_a_call_that_failed_before_it_learned_stands_in_nobodys_way(
     assert finetune(folder, data, tmp_path / "out", settings=FinetuneSettings(training=LEARN)).is_finished
 
 
-def test_other_epochs_of_the_output_layer_are_told_and_the_default_may_be_written_out(
+def test_other_epochs_of_the_output_layer_are_rejected_and_the_default_may_be_explicit(
     published_model: PublishedModel, data: DataSettings, tmp_path: Path
 ) -> None:
     stop = threading.Event()
@@ -228,7 +228,7 @@ def test_other_epochs_of_the_output_layer_are_told_and_the_default_may_be_writte
     assert finetune(source, data, output, settings=settings.model_copy(update={"softmax_epochs": 1.0})).is_finished
 
 
-def test_a_file_of_someone_elses_in_the_output_is_told_before_anything_is_learned(
+def test_a_foreign_file_in_the_output_is_reported_before_training(
     folder: Path, data: DataSettings, tmp_path: Path
 ) -> None:
     finetune(folder, data, tmp_path / "out", settings=FinetuneSettings(training=LEARN))
@@ -238,7 +238,7 @@ def test_a_file_of_someone_elses_in_the_output_is_told_before_anything_is_learne
     assert not (tmp_path / "out.work").exists()
 
 
-def test_another_text_is_refused_and_the_work_goes_on(folder: Path, data: DataSettings, tmp_path: Path) -> None:
+def test_another_text_is_rejected_and_the_work_can_be_resumed(folder: Path, data: DataSettings, tmp_path: Path) -> None:
     stop = threading.Event()
     settings = FinetuneSettings(training=LEARN)
     finetune(folder, data, tmp_path / "out", settings=settings, report=stop_after(0, stop), stop=stop)
@@ -250,7 +250,7 @@ def test_another_text_is_refused_and_the_work_goes_on(folder: Path, data: DataSe
     assert finetune(folder, data, tmp_path / "out", settings=settings).is_finished
 
 
-def test_two_tunings_into_one_folder_are_refused(folder: Path, data: DataSettings, tmp_path: Path) -> None:
+def test_two_tunings_into_one_folder_are_rejected(folder: Path, data: DataSettings, tmp_path: Path) -> None:
     def second(_entry: object) -> None:
         with pytest.raises(OutputError, match="another process is training in it"):
             finetune(folder, data, tmp_path / "out")
@@ -290,7 +290,7 @@ def test_processes_wait_for_one_that_loads_slowly(data: DataSettings, tmp_path: 
     assert load_language_model(tmp_path / "tuned").vocab.words == state.vocab.words
 
 
-def test_settings_without_effect_are_refused(
+def test_settings_without_effect_are_rejected(
     published_model: PublishedModel, folder: Path, data: DataSettings, tmp_path: Path
 ) -> None:
     for settings in (FinetuneSettings(softmax_epochs=1), FinetuneSettings(new_vocab=VocabSettings(min_count=2))):

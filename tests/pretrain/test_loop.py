@@ -13,7 +13,7 @@ from elmokit.runs import saving
 from elmokit.runs.checkpoint import load_newest, save_checkpoint
 
 
-def test_a_save_that_fails_ends_the_run_at_once_and_says_where_it_goes_on(
+def test_a_failed_save_ends_the_run_at_once_and_names_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = with_text(toy_recipe(steps=300, checkpoint_every=100, evaluate_every=1000), tmp_path)
@@ -41,7 +41,7 @@ def test_a_save_that_fails_ends_the_run_at_once_and_says_where_it_goes_on(
     assert all(torch.equal(ended.tensors[name], tensor) for name, tensor in expected.tensors.items())
 
 
-def test_without_any_checkpoint_a_failed_save_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_first_save_says_that_there_is_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_args: Any, **_options: Any) -> None:
         raise OutputError("checkpoints: cannot be written: Read-only file system; write elsewhere")
 

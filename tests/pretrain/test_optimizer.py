@@ -1,4 +1,4 @@
-"""The optimiser by rows against torch's own over whole tensors."""
+"""The optimizer by rows against torch's own over whole tensors."""
 
 import copy
 
@@ -74,7 +74,7 @@ def test_a_norm_below_the_clip_is_left_alone() -> None:
 
 @pytest.mark.parametrize("sampled", [True, False], ids=["sampled", "full"])
 @pytest.mark.parametrize("name", list(TORCHS))
-def test_what_it_remembers_goes_on_exactly_in_a_new_one(name: str, sampled: bool) -> None:
+def test_a_restored_optimizer_continues_exactly(name: str, sampled: bool) -> None:
     def move(model: LanguageModel, optimizer: PretrainOptimizer, step: int) -> None:
         rows = draw(model, step)
         if not sampled:
@@ -97,7 +97,7 @@ def test_what_it_remembers_goes_on_exactly_in_a_new_one(name: str, sampled: bool
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_gradient_that_is_no_number_is_refused_before_a_weight_moves(value: float) -> None:
+def test_a_gradient_that_is_not_finite_is_rejected_before_the_update(value: float) -> None:
     model, optimizer = make("adagrad", sampled=True, clip_norm=1.0)
     before = copy.deepcopy(model.state_dict())
     rows = draw(model, 0)

@@ -95,7 +95,7 @@ def test_a_stopped_run_has_no_model_yet(tmp_path: Path) -> None:
     assert run_alone(recipe, tmp_path / "run") == tmp_path / "run" / "model"
 
 
-def test_a_refused_recipe_is_not_kept(tmp_path: Path) -> None:
+def test_a_rejected_recipe_is_not_saved(tmp_path: Path) -> None:
     recipe, run_dir = with_text(toy_recipe(steps=10), tmp_path), tmp_path / "run"
     run_alone(recipe, run_dir)
     with pytest.raises(ConfigError, match="learning_rate"):
@@ -111,7 +111,7 @@ def everything(run_dir: Path) -> dict[str, bytes]:
     ("change", "message"),
     [("text", "different text"), ("vocabulary", "different vocabulary"), ("max_size", "different vocabulary")],
 )
-def test_a_refused_run_is_left_whole_and_can_go_on(tmp_path: Path, change: str, message: str) -> None:
+def test_a_run_survives_a_rejected_recipe_and_can_be_resumed(tmp_path: Path, change: str, message: str) -> None:
     recipe, run_dir = with_text(toy_recipe(steps=10), tmp_path), tmp_path / "run"
     run_alone(recipe, run_dir)
     (tmp_path / "other.txt").write_text("another text\n")
@@ -133,7 +133,7 @@ def test_a_refused_run_is_left_whole_and_can_go_on(tmp_path: Path, change: str, 
 
 @pytest.mark.parametrize("pattern", ["toy.txt", "*.txt"])
 @pytest.mark.filterwarnings("ignore:.*not there any more:elmokit.errors.ElmokitWarning")
-def test_a_run_goes_on_without_the_text_that_it_was_prepared_from(folder: Path, pattern: str) -> None:
+def test_a_run_is_resumed_without_the_files_of_its_text(folder: Path, pattern: str) -> None:
     data = DataSettings(train=(pattern,), heldout=(pattern,), tokenized=True)
     recipe, longer = (toy_recipe(steps=steps).model_copy(update={"data": data}) for steps in (10, 12))
     run_alone(recipe, folder / "run")
@@ -169,7 +169,7 @@ def test_one_of_several_texts_that_is_gone_is_no_hindrance(folder: Path) -> None
         run_alone(longer, folder / "run")
 
 
-def test_another_held_out_text_begins_a_new_best(tmp_path: Path) -> None:
+def test_another_held_out_text_starts_a_new_best(tmp_path: Path) -> None:
     recipe, run_dir = with_text(toy_recipe(steps=10), tmp_path), tmp_path / "run"
     run_alone(recipe, run_dir)
     first = (run_dir / "best" / "model.safetensors").read_bytes()
@@ -214,7 +214,7 @@ def test_one_sentence_is_enough(tmp_path: Path) -> None:
         (DataSettings(train="toy.txt", heldout="empty.txt"), "no sentence in"),
     ],
 )
-def test_text_that_cannot_be_used_is_an_error_that_says_why(folder: Path, data: DataSettings, message: str) -> None:
+def test_unusable_text_is_an_error_with_the_reason(folder: Path, data: DataSettings, message: str) -> None:
     (folder / "empty.txt").write_text("\n \n")
     (folder / "latin.txt").write_bytes(b"fine\ncaf\xe9\n")
     recipe = toy_recipe(steps=3).model_copy(update={"data": data})
@@ -222,7 +222,7 @@ def test_text_that_cannot_be_used_is_an_error_that_says_why(folder: Path, data: 
         run_alone(recipe, folder / "run")
 
 
-def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
+def test_two_runs_in_one_folder_are_rejected(tmp_path: Path) -> None:
     recipe, run_dir = with_text(toy_recipe(steps=3), tmp_path), tmp_path / "run"
 
     def second(_entry: object) -> None:
@@ -241,7 +241,7 @@ def test_a_file_system_without_locks_is_no_hindrance(tmp_path: Path, monkeypatch
         assert run_alone(with_text(toy_recipe(steps=1), tmp_path), tmp_path / "run") is not None
 
 
-def test_a_run_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_a_run_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="name another folder"):
         run_alone(with_text(toy_recipe(steps=3), tmp_path), tmp_path / "file" / "run")
@@ -251,7 +251,7 @@ def test_a_run_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_pretrain_says_what_it_does_in_plain_lines(capfd: pytest.CaptureFixture[str]) -> None:
+def test_pretrain_reports_in_plain_lines(capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["pretrain", "toy.toml", "data.heldout=toy.txt", "--workers", "1"]) == 0
     out, err = capfd.readouterr()
     assert out == ""
@@ -270,7 +270,7 @@ def test_pretrain_says_what_it_does_in_plain_lines(capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_finished_run_whose_rate_has_fallen_is_not_said_to_go_on(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_with_a_decayed_rate_offers_no_more_steps(capfd: pytest.CaptureFixture[str]) -> None:
     falling = ["pretrain", "toy.toml", "training.schedule=linear", "--workers", "1"]
     assert cli.run(falling) == 0
     capfd.readouterr()
@@ -278,7 +278,7 @@ def test_a_finished_run_whose_rate_has_fallen_is_not_said_to_go_on(capfd: pytest
     assert "train longer in another --run-dir; the model is in" in capfd.readouterr().err
 
 
-def test_pretrain_tells_the_nearest_name_of_an_unknown_key(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_pretrain_suggests_the_nearest_name_of_an_unknown_key(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["pretrain", "toy.toml", "training.epoch=3"]) == 1
     assert "did you mean training.epochs?" in capfd.readouterr().err
     assert not (folder / "runs").exists()
@@ -300,7 +300,7 @@ def test_vocab_splits_paragraphs_as_a_run_does(folder: Path, capfd: pytest.Captu
         assert f"and {num_sentences} sentences" in capfd.readouterr().err
 
 
-def test_vocab_refuses_a_folder_before_it_counts(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_vocab_rejects_a_folder_before_it_counts(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["vocab", "gone.txt", "-o", "."]) == 1
     assert ".: is a directory; name a file to write to" in capfd.readouterr().err
     assert folder.is_dir()
@@ -313,7 +313,7 @@ def test_vocab_refuses_a_folder_before_it_counts(folder: Path, capfd: pytest.Cap
         ({"vocab": {"file": "gone.txt"}}, r"gone\.txt: no such file"),
     ],
 )
-def test_what_is_missing_is_told_before_any_text_is_prepared(tmp_path: Path, change: dict, message: str) -> None:
+def test_missing_files_are_reported_before_any_text_is_prepared(tmp_path: Path, change: dict, message: str) -> None:
     recipe = with_text(toy_recipe(steps=10), tmp_path)
     changed = {name: getattr(recipe, name).model_copy(update=update) for name, update in change.items()}
     with pytest.raises(InputError, match=message):

@@ -67,12 +67,12 @@ def test_an_unknown_key_is_an_error_with_the_nearest_name(tmp_path: Path, overri
 
 
 @pytest.mark.parametrize("override", ["training.steps", "=3", "training..steps=3", ".=1"])
-def test_an_override_without_key_or_value_says_how_one_looks(tmp_path: Path, override: str) -> None:
+def test_an_override_without_key_or_value_shows_the_form(tmp_path: Path, override: str) -> None:
     with pytest.raises(ConfigError, match=r"key\.sub=value"):
         read(tmp_path, "[training]\nsteps = 1", override)
 
 
-def test_an_override_below_a_value_is_refused(tmp_path: Path) -> None:
+def test_an_override_below_a_value_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="steps is a value"):
         read(tmp_path, "[training]\nsteps = 1", "training.steps.more=3")
 
@@ -99,14 +99,14 @@ def test_every_impossible_value_is_in_the_one_error(tmp_path: Path) -> None:
     assert "training.num_rows = 0" in str(caught.value)
 
 
-def test_a_run_without_end_and_a_schedule_without_length_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="never end"):
+def test_a_run_without_end_and_a_schedule_without_length_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the run has no end"):
         read(tmp_path, "[training]\nseed = 1")
-    with pytest.raises(ConfigError, match="cosine schedule needs"):
+    with pytest.raises(ConfigError, match="the schedule cosine needs"):
         read(tmp_path, "[training]\nhours = 1\nschedule = 'cosine'")
 
 
-def test_the_softmax_is_chosen_by_the_vocabularys_size_unless_told() -> None:
+def test_the_softmax_is_chosen_by_the_vocabularys_size_by_default() -> None:
     def negatives(kind: str, num_words: int, wanted: int = 100) -> int | None:
         return SoftmaxSettings(kind=kind, num_negatives=wanted).negatives_for(num_words)
 

@@ -1,4 +1,4 @@
-"""What a run follows from: here what it leaves to the device."""
+"""The resume key of a run: the part that depends on the device."""
 
 import pytest
 import torch

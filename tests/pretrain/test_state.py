@@ -1,4 +1,4 @@
-"""Whole runs on a toy text: what they learn, how they stop, and how they go on."""
+"""Whole runs on a toy text: training, stopping and resuming."""
 
 import json
 import threading
@@ -68,7 +68,7 @@ def log(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("negatives", [None, 40], ids=["full", "sampled"])
-def test_a_toy_text_is_learned_by_heart_in_both_directions(tmp_path: Path, negatives: int | None) -> None:
+def test_a_toy_text_is_memorized_in_both_directions(tmp_path: Path, negatives: int | None) -> None:
     model = toy_model(cell_dim=48, proj_dim=16)
     recipe = toy_recipe(negatives=negatives, model=model, steps=200, dropout=0.0, num_rows=8, learning_rate=0.3)
     state = run(tmp_path, recipe, heldout=False)
@@ -138,14 +138,14 @@ def test_a_finished_run_does_nothing_more_until_more_is_asked_for(tmp_path: Path
         ({"model": toy_model(cell_dim=13)}, "model.lstm.cell_dim was 12, now 13"),
     ],
 )
-def test_another_recipe_is_refused_by_name(tmp_path: Path, change: dict[str, Any], named: str) -> None:
+def test_a_changed_recipe_is_rejected_with_the_setting(tmp_path: Path, change: dict[str, Any], named: str) -> None:
     run(tmp_path, toy_recipe(steps=3))
     with pytest.raises(ConfigError, match=named):
         run(tmp_path, toy_recipe(**{"steps": 5} | change))
     assert load_newest(tmp_path / CHECKPOINTS).step == 3
 
 
-def test_another_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_text_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path, toy_recipe(steps=3))
     monkeypatch.setattr("toy.TEXT", TEXT + "one sentence more\n")
     with pytest.raises(ConfigError, match="different text; different vocabulary"):
@@ -169,7 +169,7 @@ def test_hours_end_a_run_and_count_over_its_pieces(tmp_path: Path) -> None:
     assert run(tmp_path, recipe, heldout=False).step == state.step
 
 
-def test_hours_are_those_of_the_clock_with_looks_at_held_out_text(tmp_path: Path) -> None:
+def test_hours_include_evaluations(tmp_path: Path) -> None:
     state = toy_state(tmp_path, toy_recipe(steps=None, hours=1e-4, evaluate_every=1))
 
     def evaluate(state: PretrainState) -> HeldOut:
@@ -214,7 +214,7 @@ def test_the_best_model_so_far_is_saved_as_it_was_then(tmp_path: Path) -> None:
     assert torch.equal(saved[0].softmax.weight, state.model.softmax.weight)
 
 
-def test_a_worse_look_is_not_saved(tmp_path: Path) -> None:
+def test_a_worse_model_is_not_saved(tmp_path: Path) -> None:
     state = toy_state(tmp_path, toy_recipe(steps=30, evaluate_every=10))
     answers, saved = iter([5.0, 6.0, 4.0]), []
 
@@ -226,7 +226,7 @@ def test_a_worse_look_is_not_saved(tmp_path: Path) -> None:
     assert state.best == 4.0
 
 
-def test_the_look_after_the_last_step_is_returned_once(tmp_path: Path) -> None:
+def test_the_evaluation_after_the_last_step_is_returned_once(tmp_path: Path) -> None:
     state = toy_state(tmp_path, recipe := toy_recipe(steps=20, evaluate_every=7))
     looks: list[HeldOut] = []
 
@@ -243,7 +243,7 @@ def test_the_look_after_the_last_step_is_returned_once(tmp_path: Path) -> None:
     assert len(looks) == 3
 
 
-def test_a_log_that_cannot_be_written_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_named_in_the_error(tmp_path: Path) -> None:
     log = RunLog(tmp_path / "gone" / "log.jsonl", from_step=0, writes=True)
     with pytest.raises(OutputError, match=r"log\.jsonl: cannot be written: No such file or directory; create"):
         log.write(HeldOut(1, 1.0, 1.0, 1.0, 1.0, 0.0, "text"))
@@ -267,13 +267,13 @@ def test_perplexities_of_another_held_out_text_are_not_compared(tmp_path: Path) 
     assert again.record_perplexity(9.0, "third")
 
 
-def test_a_look_names_the_text_and_how_much_of_it_was_read(tmp_path: Path) -> None:
+def test_an_evaluation_names_its_text_and_its_size(tmp_path: Path) -> None:
     state = toy_state(tmp_path, toy_recipe())
     names = {heldout_evaluation(state.corpus, state.vocab, max_tokens=most)(state).text for most in (20, 59, 60)}
     assert len(names) == 2  # 59 and 60 end with the same sentence
 
 
-def test_a_run_from_before_a_setting_was_known_goes_on_with_its_default(tmp_path: Path) -> None:
+def test_a_run_older_than_a_setting_is_resumed_with_its_default(tmp_path: Path) -> None:
     recipe = toy_recipe(steps=3)
     state = run(tmp_path, recipe)
     checkpoint = state.checkpoint()

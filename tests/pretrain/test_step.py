@@ -83,7 +83,7 @@ def found_gradients(model: LanguageModel, result: StepResult) -> dict[str, Tenso
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("negatives", [None, 17])
-@pytest.mark.parametrize("threads", [False, True], ids=["one thread", "a thread a direction"])
+@pytest.mark.parametrize("threads", [False, True], ids=["one thread", "one thread per direction"])
 def test_losses_and_every_gradient_of_a_step_equal_plain_autograd(
     tmp_path: Path, negatives: int | None, rate: float, threads: bool
 ) -> None:
@@ -140,7 +140,7 @@ def test_gradients_of_rows_add_up_to_that_of_the_whole_batch(tmp_path: Path) -> 
         torch.testing.assert_close(halves[0][name] + halves[1][name], gradient, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["one thread", "a thread a direction"])
+@pytest.mark.parametrize("threads", [False, True], ids=["one thread", "one thread per direction"])
 @pytest.mark.parametrize("negatives", [None, 17])
 def test_a_frozen_bilm_gets_no_gradient_and_the_softmax_the_same(
     tmp_path: Path, negatives: int | None, threads: bool, monkeypatch: pytest.MonkeyPatch

@@ -34,7 +34,7 @@ def damage(folder: Path, step: int, file: str = "state.safetensors") -> None:
 
 @contextmanager
 def no_file_larger_than(num_bytes: int) -> Iterator[None]:
-    """As a full disk does, refuse to let a file grow."""
+    """Limit the size of files, as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
     try:
@@ -111,7 +111,7 @@ def test_a_full_disk_is_an_error_and_leaves_the_older_ones(tmp_path: Path) -> No
     assert len(list(tmp_path.iterdir())) == 2  # nothing half done is left
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="name another run folder"):
         save_checkpoint(make(1), tmp_path / "file" / "checkpoints", keep=2)

@@ -117,13 +117,13 @@ def test_a_prepared_text_becomes_a_stream_in_either_direction(tmp_path):
     assert backward.places.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]
 
 
-def test_a_text_with_few_different_counts_is_learned_too():
+def test_a_text_with_few_distinct_counts_is_modeled_too():
     model = KneserNey.learn(as_stream([[3, 4]]), order=3, num_words=NUM_WORDS)
     seen, unseen = (model.log_probabilities(as_stream([words])).sum() for words in ([3, 4], [4, 3]))
     assert unseen < seen < 0
 
 
-def test_an_order_longer_than_every_sentence_is_learned_too():
+def test_an_order_longer_than_every_sentence_is_modeled_too():
     learned = [[3], [3], [4]]
     oracle = Oracle(learned, 6, BEGIN, END)
     model = KneserNey.learn(as_stream(learned), order=6, num_words=NUM_WORDS)
@@ -132,7 +132,7 @@ def test_an_order_longer_than_every_sentence_is_learned_too():
     np.testing.assert_allclose(model.log_probabilities(as_stream([list(row[1:-1])])), expected, rtol=1e-10)
 
 
-def test_orders_and_words_that_cannot_be_are_refused():
+def test_impossible_orders_and_words_are_rejected():
     with pytest.raises(InputError, match="order 0; expected 1 or more"):
         KneserNey.learn(as_stream([[3]]), order=0, num_words=NUM_WORDS)
     with pytest.raises(InputError, match="1 words; expected 2 to 1,048,576"):

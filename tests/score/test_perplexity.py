@@ -101,7 +101,7 @@ def test_windows_change_nothing(pair: Pair, corpus: Corpus, monkeypatch: pytest.
 
 
 def carry_oracle(oracle: LanguageOracle, direction: int, sentences: list[str], num_rows: int, warm_up: int) -> float:
-    """The mean surprise of rows that take the next sentence whenever they are at the end of one."""
+    """Return the mean surprise of rows that take the next sentence at the end of each."""
 
     def steps(row_states: list[tuple[CellState, ...]]) -> Iterator[list[float]]:
         waiting = [sentence.split() for sentence in sentences]
@@ -158,7 +158,7 @@ def test_max_tokens_takes_whole_sentences_from_the_start(pair: Pair, corpus: Cor
     assert measure(pair.model, corpus, pair.vocab, max_tokens=1).num_targets == lengths[0] + 1
 
 
-def test_a_look_is_the_perplexity_of_the_first_sentences(tmp_path: Path) -> None:
+def test_an_evaluation_is_the_perplexity_of_the_first_sentences(tmp_path: Path) -> None:
     state = toy_state(tmp_path, toy_recipe())
     found = heldout_evaluation(state.corpus, state.vocab, max_tokens=10**6)(state)
     whole = measure(state.model, state.corpus, state.vocab)
@@ -173,7 +173,7 @@ def test_a_look_is_the_perplexity_of_the_first_sentences(tmp_path: Path) -> None
     )
 
 
-def look_in_process(rank: int, folder: Path, port: int) -> None:
+def evaluate_in_process(rank: int, folder: Path, port: int) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
@@ -186,13 +186,13 @@ def look_in_process(rank: int, folder: Path, port: int) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_share_a_look_and_both_know_the_result(tmp_path: Path) -> None:
+def test_two_ranks_share_an_evaluation_and_have_the_same_result(tmp_path: Path) -> None:
     alone = toy_state(tmp_path, toy_recipe())
     expected = asdict(heldout_evaluation(alone.corpus, alone.vocab, max_tokens=10**6)(alone))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    torch.multiprocessing.spawn(look_in_process, args=(tmp_path, port), nprocs=2)
+    torch.multiprocessing.spawn(evaluate_in_process, args=(tmp_path, port), nprocs=2)
     for rank in range(2):
         assert json.loads((tmp_path / f"{rank}.json").read_text()) == pytest.approx(expected)
 
@@ -215,17 +215,17 @@ def test_measuring_leaves_the_model_as_it_was(pair: Pair, corpus: Corpus) -> Non
     assert all(parameter.grad is None for parameter in pair.model.parameters())
 
 
-def test_a_vocabulary_of_another_model_is_refused(pair: Pair, corpus: Corpus) -> None:
-    with pytest.raises(InputError, match=r"4 words, but the model predicts 18; they do not belong together"):
+def test_a_vocabulary_of_another_model_is_rejected(pair: Pair, corpus: Corpus) -> None:
+    with pytest.raises(InputError, match=r"4 words, but the model predicts 18; use the vocab.txt"):
         measure(pair.model, corpus, Vocab(["<S>", "</S>", "<UNK>", "a"]))
 
 
-def test_a_text_prepared_for_another_word_length_is_refused(pair: Pair, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"prepared with 12 characters a word, but the model reads 50"):
+def test_a_text_prepared_for_another_word_length_is_rejected(pair: Pair, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"prepared with 12 characters per word, but the model reads 50"):
         measure(pair.model, write_corpus(tmp_path, max_chars=12), pair.vocab)
 
 
-def test_impossible_numbers_are_refused(pair: Pair, corpus: Corpus) -> None:
+def test_impossible_numbers_are_rejected(pair: Pair, corpus: Corpus) -> None:
     with pytest.raises(InputError, match="num_rows is 0"):
         measure(pair.model, corpus, pair.vocab, num_rows=0)
     with pytest.raises(InputError, match="max_tokens is 0"):

@@ -99,7 +99,7 @@ def test_predictions_are_the_likeliest_words_of_a_plain_loop(pair: Pair, scorer:
                 assert [candidate.logprob for candidate in found] == pytest.approx(expected_V[best], abs=1e-4)
 
 
-def test_predictions_and_scores_tell_the_same_probabilities(pair: Pair, scorer: Scorer) -> None:
+def test_predictions_and_scores_have_the_same_probabilities(pair: Pair, scorer: Scorer) -> None:
     [score], [places] = scorer.score([TOKENS[0]]), scorer.predict([TOKENS[0]], top_k=len(pair.vocab))
     for row, place in enumerate(places):
         target = "<UNK>" if score.unknown[row] else place.token
@@ -135,12 +135,12 @@ def test_order_is_that_of_the_sentences(scorer: Scorer) -> None:
     assert [[place.token for place in places] for places in scorer.predict(iter(TOKENS))] == TOKENS
 
 
-def test_a_string_is_tokenised(scorer: Scorer) -> None:
+def test_a_string_is_tokenized(scorer: Scorer) -> None:
     [score] = scorer.score(["The river rose, again."])
     assert score.tokens == ("The", "river", "rose", ",", "again", ".")
 
 
-def test_a_string_is_tokenised_by_the_rules_of_its_language(pair: Pair, tmp_path: Path) -> None:
+def test_a_string_is_tokenized_by_the_rules_of_its_language(pair: Pair, tmp_path: Path) -> None:
     save_language_model(pair.model, pair.vocab, tmp_path / "lm")
     scorer = Scorer.from_pretrained(tmp_path / "lm", language="fr")
     assert scorer.score(["L'homme est là."])[0].tokens == ("L'", "homme", "est", "là", ".")
@@ -169,14 +169,14 @@ def test_a_saved_model_scores_the_same(pair: Pair, tmp_path: Path) -> None:
             np.testing.assert_array_equal(first.backward_logprobs, second.backward_logprobs)
 
 
-def test_cut_words_are_told_of_once(pair: Pair) -> None:
+def test_cut_words_are_warned_of_once(pair: Pair) -> None:
     scorer = Scorer(pair.model, pair.vocab)
     with pytest.warns(ElmokitWarning, match="longer than 48 bytes"):
         scorer.score([["a" * 60]])
     scorer.score([["b" * 60]])  # a second warning would be an error
 
 
-def test_what_cannot_be_scored_is_refused(pair: Pair, scorer: Scorer, published_model: PublishedModel) -> None:
+def test_input_that_cannot_be_scored_is_rejected(pair: Pair, scorer: Scorer, published_model: PublishedModel) -> None:
     with pytest.raises(InputError, match="is one string"):
         scorer.score("it rose")
     with pytest.raises(InputError, match="top_k is 0"):
@@ -187,9 +187,9 @@ def test_what_cannot_be_scored_is_refused(pair: Pair, scorer: Scorer, published_
         scorer.score([["it", 3]])
     with pytest.raises(InputError, match="state 'carry'; expected 'reset' or 'warm'"):
         Scorer(pair.model, pair.vocab, state="carry")
-    with pytest.raises(InputError, match="do not belong together"):
+    with pytest.raises(InputError, match="words, but the model predicts"):
         Scorer(pair.model, Vocab(["<S>", "</S>", "<UNK>", "a"]))
-    with pytest.raises(InputError, match="do not belong together"):
+    with pytest.raises(InputError, match="words, but the model predicts"):
         save_language_model(pair.model, Vocab(["<S>", "</S>", "<UNK>", "a"]), "unused")
     with pytest.raises(WeightsError, match="no output layer"):
         Scorer.from_pretrained(published_model.options_path.parent)
