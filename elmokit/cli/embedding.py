@@ -109,7 +109,7 @@ def embed(
 
 
 def _report_to(shown: "Progress") -> "Callable[[EmbedProgress], None]":
-    """Return a function that shows how far a job is, and says where it resumes."""
+    """Return a function that shows the progress of a job and reports where it resumes."""
     is_first = True
 
     def report(now: "EmbedProgress") -> None:

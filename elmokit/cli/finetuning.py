@@ -173,7 +173,7 @@ def _check_output(output: Path, *, force: bool) -> None:
 
 
 def _phase_reporter(shown: RunDisplay, *, has_softmax: bool) -> "Report":
-    """Return a function that shows entries, and says which part is trained. A new output layer makes two runs."""
+    """Return a function that shows entries and reports which part is trained. A new output layer makes two runs."""
     from elmokit.pretrain.progress import RunPlan
 
     runs = iter(["everything"] if has_softmax else ["the new output layer alone", "everything together"])

@@ -1,4 +1,4 @@
-"""The verbs neighbors and probe: what they print where, and how they fail."""
+"""The verbs neighbors and probe: their output and their errors."""
 
 import io
 import json
@@ -28,7 +28,7 @@ GLOVE = ["river", "bank", "fish", "boat"]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of a small published model."""
+    """Return the folder of a small published model."""
     return str(make_published(tmp_path_factory.mktemp("model"), dim=8, projection_dim=4).options_path.parent)
 
 
@@ -39,7 +39,7 @@ def embedder(model: str) -> Embedder:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder to work in; it has the text, some vectors and a treebank."""
+    """Return the working directory, with the text, some vectors and a treebank."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(TEXT)
     vectors_VD = np.random.default_rng(0).normal(size=(len(GLOVE), 3)).astype(np.float32)
@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def conllu(tokens: list[str]) -> str:
-    """A sentence whose tags tell short words from long ones."""
+    """Return a sentence whose tags separate short words from long ones."""
     rows = [[word, "_", "_", "LONG" if len(word) > 3 else "SHORT", "_", "0", "_", "_", "_"] for word in tokens]
     return "".join("\t".join([str(number), *row]) + "\n" for number, row in enumerate(rows, start=1)) + "\n"
 
@@ -72,7 +72,7 @@ def as_rows(found: list[Neighborhood]) -> list[tuple[str, ...]]:
 ARGS = ["neighbors", "river", "--in", "text.txt", "--tokenized"]
 
 
-def test_a_pipe_has_a_row_a_neighbour_from_different_places(model, embedder, capfd):
+def test_a_pipe_has_one_row_per_neighbor_from_different_places(model, embedder, capfd):
     assert cli.run([*ARGS, "-m", model, "-k", "3", "--layer", "1"]) == 0
     out, err = capfd.readouterr()
     headings, *rows = (tuple(line.split("\t")) for line in out.splitlines())
@@ -148,7 +148,7 @@ def test_standard_input_is_read_once(model, capfd, monkeypatch):
     assert (near["line"], near["tokens"]) == (0, ["a", "river"])
 
 
-def test_a_terminal_sets_the_words_under_each_other_in_80_columns(folder, model, monkeypatch):
+def test_a_terminal_aligns_the_words_in_80_columns(folder, model, monkeypatch):
     long = " ".join(f"word{number}" for number in range(30))
     lines = [f"{long} river {long}", "the river \x1b[31m", f"{'x' * 200} river {'漢' * 100}", "river"]
     (folder / "a.txt").write_text("\n".join(lines))
@@ -167,7 +167,7 @@ def test_a_terminal_sets_the_words_under_each_other_in_80_columns(folder, model,
     assert by_line[3].split()[2:] == ["river"]
 
 
-def test_a_terminal_says_where_there_is_nothing(model, monkeypatch):
+def test_a_terminal_says_that_there_are_no_neighbors(model, monkeypatch):
     args = ["neighbors", "church", "--in", "text.txt", "-m", model, "--tokenized", "--same-word"]
     assert run_on_terminal(args, monkeypatch)[-1] == "No neighbors outside the query's own sentence."
 
@@ -192,7 +192,7 @@ def test_probe_prints_what_the_library_finds_and_the_control(model, embedder, ca
     assert err == ""
 
 
-def test_probe_is_a_table_a_layer(model, capfd, monkeypatch):
+def test_probe_prints_one_row_per_layer(model, capfd, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert cli.run([*PROBE, "-m", model]) == 0
     headings, *rows = (line.split() for line in capfd.readouterr().out.splitlines())

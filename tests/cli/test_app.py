@@ -1,4 +1,4 @@
-"""The command: what it prints where, its exit codes, and that it never leaves half a file."""
+"""The command: its output and messages, its exit codes, and no partial files."""
 
 import io
 import json
@@ -28,7 +28,7 @@ from elmokit.weights.source import load_saved
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of a small published model."""
+    """Return the folder of a small published model."""
     return str(
         make_published(tmp_path_factory.mktemp("model"), dim=8, projection_dim=4, n_layers=1).options_path.parent
     )
@@ -36,7 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in."""
+    """Return an empty folder, the working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -109,7 +109,7 @@ def test_an_empty_file_gives_an_empty_result_and_a_warning(folder, model, capfd)
     assert np.load("out.offsets.npy").tolist() == [0]
 
 
-def test_cut_words_are_told_in_one_line(folder, model, capfd):
+def test_truncated_words_are_reported_in_one_line(folder, model, capfd):
     (folder / "a.txt").write_text("x" * 1_000_000)
     assert cli.run(["embed", "a.txt", "-o", "out.npy", "-m", model]) == 0
     assert capfd.readouterr().err == (
@@ -323,7 +323,7 @@ def test_an_unexpected_error_is_one_line(model, capfd, monkeypatch):
 
 
 @pytest.mark.long
-def test_killed_the_same_command_goes_on_to_the_same_bytes(folder, model):
+def test_after_a_kill_the_same_command_resumes_to_the_same_bytes(folder, model):
     write_long_text(folder / "a.txt")
     process = start("embed", "a.txt", "-o", "out.safetensors", "-m", model, "--tokenized")
     wait_for_first_window(folder / "out.safetensors", process)
@@ -393,7 +393,7 @@ def test_published_model_fixture_is_described(published_model: PublishedModel, c
     assert json.loads(capfd.readouterr().out)["model"] == {"layers": 3, "width": 16, "published": True}
 
 
-def test_messages_that_nobody_hears_end_nothing(monkeypatch):
+def test_a_closed_stderr_does_not_end_the_command(monkeypatch):
     def broken(*_args, **_kwargs):
         raise BrokenPipeError
 

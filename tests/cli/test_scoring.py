@@ -1,4 +1,4 @@
-"""The verbs perplexity, score and finetune: what they print where, what they make, and how they fail."""
+"""The verbs perplexity, score and finetune: their output, their files and their errors."""
 
 import inspect
 import io
@@ -32,7 +32,7 @@ SENTENCES = [line.split() for line in TEXT.splitlines()]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A model of ours with an output layer; its vocabulary has half of the text's words."""
+    """Return a model folder with an output layer, whose vocabulary has half of the text's words."""
     vocab = Vocab([*SPECIAL_WORDS, *list(dict.fromkeys(TEXT.split()))[::2]])
     torch.manual_seed(5)
     folder = tmp_path_factory.mktemp("model") / "ours"
@@ -42,14 +42,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder to work in; it has the text."""
+    """Return the working directory, with the text in it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(TEXT)
     return tmp_path
 
 
 def table(printed: str) -> list[dict[str, str]]:
-    """Tab-separated rows by their headings."""
+    """Return tab-separated rows by their headings."""
     headings, *rows = (line.split("\t") for line in printed.splitlines())
     return [dict(zip(headings, row, strict=True)) for row in rows]
 
@@ -118,7 +118,7 @@ def test_score_in_a_pipe_is_tab_separated_and_skips_blank_lines(folder, model, c
         assert int(row["unknown"]) == score.unknown.sum()
 
 
-def test_raw_text_is_tokenised_and_standard_input_is_read(model, capfd, monkeypatch):
+def test_raw_text_is_tokenized_and_standard_input_is_read(model, capfd, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"The fish, fast.\n")))
     assert cli.run(["score", "-", "-m", model, "--json", "--state", "reset"]) == 0
     found = json.loads(capfd.readouterr().out)
@@ -158,7 +158,7 @@ def test_json_has_all_and_top_k_hides_the_specials(model, capfd):
             assert logprobs == sorted(logprobs, reverse=True)
 
 
-def test_top_k_in_a_pipe_is_a_row_a_candidate(model, capfd):
+def test_top_k_in_a_pipe_is_one_row_per_candidate(model, capfd):
     assert cli.run(["score", "text.txt", "-m", model, "--tokenized", "--top-k", "2"]) == 0
     rows = table(capfd.readouterr().out)
     assert [(row["place"], row["token"], row["rank"]) for row in rows[:3]] == [
@@ -177,7 +177,7 @@ def test_a_text_of_many_windows_keeps_its_order(folder, model, capfd):
     assert {row["perplexity"] for row in rows[:: len(SENTENCES)]} == {rows[0]["perplexity"]}
 
 
-def test_a_terminal_shows_a_line_a_sentence_in_80_columns(folder, model, monkeypatch):
+def test_a_terminal_shows_one_line_per_sentence_in_80_columns(folder, model, monkeypatch):
     (folder / "a.txt").write_text("the fish \x1b[31m were fast\n" + "the river " * 50 + "\n")
     lines = run_on_terminal(["score", "a.txt", "-m", model, "--tokenized"], monkeypatch)
     assert lines[1].split() == ["line", "perplexity", "forward", "backward", "unknown", "sentence"]
@@ -190,7 +190,7 @@ def test_a_terminal_shows_a_line_a_sentence_in_80_columns(folder, model, monkeyp
 @pytest.mark.parametrize(
     ("option", "heading"), [(["--tokens"], "token forward backward"), (["--top-k", "3"], "token from the left from")]
 )
-def test_a_terminal_shows_a_table_a_sentence(model, monkeypatch, option, heading):
+def test_a_terminal_shows_one_table_per_sentence(model, monkeypatch, option, heading):
     lines = run_on_terminal(["score", "text.txt", "-m", model, "--tokenized", *option], monkeypatch)
     assert lines[0].startswith("line 0, perplexity ")
     assert " ".join(lines[1].split()).startswith(heading)
@@ -271,7 +271,7 @@ def test_score_warns_of_an_empty_input(folder, model, capfd, option):
 # finetune
 
 
-def test_finetune_tells_the_held_out_perplexity_before_and_after(folder, model, capfd):
+def test_finetune_reports_the_held_out_perplexity_before_and_after(folder, model, capfd):
     args = ["finetune", model, "te*.txt", "-o", "tuned", "--heldout", "text.txt", "--tokenized", "--rows", "4"]
     assert cli.run([*args, "--epochs", "3", "--learning-rate", "0.1"]) == 0
     out, err = capfd.readouterr()
@@ -322,7 +322,7 @@ def test_a_model_is_replaced_only_by_force(model):
 
 
 @pytest.mark.long
-def test_after_ctrl_c_the_same_command_goes_on(folder, model, capfd):
+def test_after_ctrl_c_the_same_command_resumes(folder, model, capfd):
     args = ["finetune", model, "text.txt", "-o", "tuned", "--tokenized", "--rows", "2", "--epochs", "30"]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "elmokit", *args]

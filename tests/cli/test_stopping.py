@@ -24,7 +24,7 @@ with Progress(console=Console(stderr=True)) as bar, stopping.stop_by_signal(thre
 """
 
 
-def test_the_second_one_ends_at_once_and_leaves_the_terminal_with_its_cursor() -> None:
+def test_the_second_signal_exits_at_once_and_shows_the_cursor_again() -> None:
     terminal, other_end = pty.openpty()
     process = subprocess.Popen([sys.executable, "-c", SCRIPT], stderr=other_end, env={**os.environ, "TERM": "xterm"})
     os.close(other_end)
