@@ -1,6 +1,6 @@
-"""Run a biLM over tokenised sentences as fast as the machine can.
+"""Run a biLM over tokenized sentences as fast as the machine can.
 
-The token layer is computed once a word, the LSTMs do no work on padding, and each direction has a core of its own.
+The token layer is computed once per word, the LSTMs do no work on padding, and each direction has a core of its own.
 
 Shapes: W distinct words, F filters, P width of a token vector, N positions of all sentences.
 """
@@ -26,7 +26,7 @@ WORDS_IN_STEP = 16
 
 @dataclass(frozen=True)
 class EngineRun:
-    """What came of one batch."""
+    """The result of one batch."""
 
     ragged: RaggedLayers
     lengths: list[int]  # positions of every sentence, boundaries included
@@ -50,7 +50,7 @@ class Engine:
 
     @torch.inference_mode()
     def run(self, sentences: Sequence[Sequence[str]], start: BiLMState) -> EngineRun:
-        """Read tokenised sentences between their boundaries."""
+        """Run tokenized sentences with their boundaries."""
         bounded = [[BOS_WORD, *sentence, EOS_WORD] for sentence in sentences]
         distinct: dict[str, int] = {}
         places = [distinct.setdefault(word, len(distinct)) for sentence in bounded for word in sentence]

@@ -1,9 +1,9 @@
-"""Embed text files, a line a sentence, into one file of vectors, in memory that does not grow with the text.
+"""Embed text files, one sentence per line, into one file of vectors, in bounded memory.
 
 Lines are embedded in windows: a window ends at line numbers that are multiples of 1,024 and before it has more than
 8,192 tokens, so where windows begin follows from the text alone. After every window the work done is safe on the
-disk (`elmokit.embed.partial`). A job that was cut off goes on after the last window and ends with the same bytes as
-one that was not. Shards are whole thousands of lines too: theirs are the bytes of a job that was not split.
+disk (`elmokit.embed.partial`). An interrupted job resumes after the last window and ends with the same bytes as
+one that was not interrupted. Shards are whole thousands of lines too: theirs are the bytes of a job that was not split.
 
 Shapes: L layers, T tokens, D width.
 """
@@ -61,11 +61,11 @@ class Shard:
             raise InputError(f"shard {self.number}/{self.count}; expected a number from 1 to the count, such as 1/4")
 
     def path(self, output: Path) -> Path:
-        """The shard's own name: NAME-00002-of-00004.SUFFIX."""
+        """Return the name of the shard's file: NAME-00002-of-00004.SUFFIX."""
         return output.with_name(f"{output.stem}-{self.number:05d}-of-{self.count:05d}{output.suffix}")
 
     def lines(self, num_lines: int, step: int) -> range:
-        """The shard's lines, a piece of the whole that begins at a multiple of ``step``."""
+        """Return the shard's lines, which start at a multiple of ``step``."""
         num_steps = -(-num_lines // step)
         start, stop = (num_steps * part // self.count * step for part in (self.number - 1, self.number))
         return range(min(start, num_lines), min(stop, num_lines))
@@ -73,7 +73,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is."""
+    """Progress of a job."""
 
     lines: int
     tokens: int
@@ -83,7 +83,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class EmbedReport:
-    """What a job did."""
+    """Summary of a finished job."""
 
     output: str
     lines: int
@@ -93,7 +93,7 @@ class EmbedReport:
     resumed_lines: int
     """Lines that an earlier run had done already."""
     seconds: float
-    """Of this run."""
+    """Duration of this run."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class _Window:
 
 @dataclass(frozen=True)
 class _Options:
-    """What is computed for a line."""
+    """Options that decide what is computed for a line."""
 
     layers: Layers
     pool: Pooling | None
@@ -212,7 +212,7 @@ class _Job:
         cut_before = done.cut_words - self.embedder.num_cut_words
         for window in self._windows(lines, first + done.lines):
             if not available():
-                # torch may round a word in another way beside other words, and a job that goes on would show it.
+                # torch may round a word differently beside other words; a resumed job would then differ.
                 self.embedder.forget_words()
             embedded: list[EmbeddedLine | None] = [None] * len(window)
             lines_done, tokens_done = done.lines, done.tokens
@@ -226,7 +226,7 @@ class _Job:
             yield _Window([line for line in embedded if line is not None], done)
 
     def _windows(self, lines: Iterable[Line], first: int) -> Iterator[list[list[str]]]:
-        """Tokenise and group the lines, the first of which has the number ``first``."""
+        """Tokenize and group the lines, the first of which has the number ``first``."""
         step = _step(self.embedder, self.options)
         # Batches that carry their state are whole, whatever their tokens.
         most_tokens = None if self.embedder.state == "carry" else WINDOW_TOKENS
@@ -256,7 +256,7 @@ class _Job:
         return to_safetensors({name: part.cpu().contiguous() for name, part in carried.parts().items()})
 
     def _fingerprint(self) -> dict[str, Any]:
-        """What must be the same for a job to go on; the values are those of JSON."""
+        """Return everything that must be equal for a job to be resumed, as JSON values."""
         compiled = load()
         files = [[path, Path(path).stat().st_size, Path(path).stat().st_mtime_ns] for path in _regular(self.paths)]
         return {
@@ -309,7 +309,7 @@ def _output_format(output: str | Path, name: FormatName | None) -> FileFormat:
 
 
 def _processor(device: torch.device) -> str:
-    """What decides how torch rounds: a GPU's model, or the instructions that torch uses on a CPU."""
+    """Return the name of what decides torch's rounding: a GPU's model, or the CPU's instruction set."""
     if device.type == "cuda":
         return f"{device}, {torch.cuda.get_device_name(device)}"
     return f"{device}, {torch.backends.cpu.get_cpu_capability()}"
@@ -321,12 +321,12 @@ def _short_name(embedder: Embedder) -> str:
 
 
 def _regular(paths: Iterable[str]) -> list[str]:
-    """The files among the paths: not standard input, no pipe, which can be read only once."""
+    """Return the paths of regular files, without standard input and pipes, which can be read only once."""
     return [str(Path(path).resolve()) for path in paths if path != STDIN and Path(path).is_file()]
 
 
 def has_stream(paths: Sequence[str]) -> bool:
-    """Whether one of the inputs can be read only once."""
+    """Return whether one of the inputs can be read only once."""
     return len(_regular(paths)) < len(paths)
 
 

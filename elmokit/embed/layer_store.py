@@ -87,7 +87,7 @@ class LayerStore:
                 self._load()
 
     def join(self, sequences: Sequence[Tokens]) -> Tensor:
-        """The layers of sequences one after the other, (L, N, D) float32."""
+        """Return the layers of sequences one after the other, (L, N, D) float32."""
         joined_LND = torch.empty(self.num_layers, sum(map(len, sequences)), self.width)
         for layers_LTD, tokens in zip(
             joined_LND.split([len(tokens) for tokens in sequences], dim=1), sequences, strict=True
@@ -141,7 +141,7 @@ class LayerStore:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What is surely in a store."""
+    """The part of a store that is whole."""
 
     starts: dict[bytes, int]
     num_numbers: int
@@ -174,7 +174,7 @@ def _read_kept(folder: Path, numbers_a_token: int) -> _Kept:
 
 
 def _map(path: Path, num_numbers: int) -> Tensor:
-    """The numbers of a file, read when they are looked at."""
+    """Map the numbers of a file into memory."""
     if not num_numbers:
         return torch.empty(0, dtype=torch.float16)  # nothing cannot be mapped
     mapped = np.memmap(path, dtype="<f2", mode="r", shape=(num_numbers,))

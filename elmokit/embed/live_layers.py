@@ -19,7 +19,7 @@ class LiveLayers:
         self.embedder = embedder
 
     def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
-        """The layers of sequences one after the other, (L, N, D) float32."""
+        """Return the layers of sequences one after the other, (L, N, D) float32."""
         lengths = [len(tokens) for tokens in sequences]
         joined_LND = torch.empty(self.num_layers, sum(lengths), self.width)
         parts = joined_LND.split(lengths, dim=1)

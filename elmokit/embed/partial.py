@@ -40,7 +40,7 @@ OURS = (
 
 @dataclass(frozen=True)
 class Done:
-    """How far a job got."""
+    """Progress that a job has saved."""
 
     lines: int = 0
     tokens: int = 0
@@ -62,7 +62,7 @@ class Partial:
 
     @property
     def state_path(self) -> Path:
-        """Where the carried state is that belongs to what is done."""
+        """Path of the carried state after the last line that is done."""
         return self.folder / f"{STATE}{self.done.lines}"
 
     def commit(self, done: Done, *, state: bytes | None) -> None:
@@ -146,7 +146,7 @@ class Partial:
 
 
 def partial_folder(target: Path) -> Path:
-    """Where the unfinished work for an output is."""
+    """Return the folder of the unfinished work for an output."""
     return target.with_name(f"{target.name}.partial")
 
 
@@ -181,7 +181,7 @@ def open_partial(
 
 
 def _read_journal(folder: Path) -> dict[str, Any] | None:
-    """What a folder's journal says; None if it has none that was begun."""
+    """Return the content of a folder's journal; None if there is none."""
     try:
         journal = json.loads((folder / JOURNAL).read_bytes())
     except FileNotFoundError:
@@ -209,7 +209,7 @@ def _refuse_other_work(folder: Path, old: Mapping[str, Any], new: Mapping[str, A
 
 
 def _is_intact(folder: Path, journal: Mapping[str, Any]) -> bool:
-    """Whether all that the journal tells of is there; it is not if the file had been renamed already."""
+    """Return whether all files of the journal are there; a file that was renamed already is not."""
     sizes: Mapping[str, int] = journal["sizes"]
     inside = {path.name for path in folder.iterdir()}
     return bool(sizes) and all(

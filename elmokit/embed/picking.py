@@ -1,4 +1,4 @@
-"""Which of a token's layers are kept, and how a text's tokens become one vector.
+"""Selection of a token's layers, and pooling of a text's tokens.
 
 Shapes: L layers, T tokens, D width, X what is kept of L: all, or nothing once they are one.
 """
@@ -22,7 +22,7 @@ MIX = "mix:"
 
 
 def check_layer(layer: Layer, num_layers: int) -> None:
-    """Refuse a layer that a model does not have."""
+    """Reject a layer that a model does not have."""
     given: object = layer  # which need not be what the annotation says
     if given != "mean" and not (isinstance(given, int) and -num_layers <= given < num_layers):
         raise InputError(
@@ -31,7 +31,7 @@ def check_layer(layer: Layer, num_layers: int) -> None:
 
 
 def check_layers(layers: Layers, num_layers: int) -> None:
-    """Refuse a choice of layers that does not fit a model."""
+    """Reject a choice of layers that does not fit a model."""
     if layers == "all":
         return
     if not isinstance(layers, tuple):
@@ -45,7 +45,7 @@ def check_layers(layers: Layers, num_layers: int) -> None:
 
 
 def check_pooling(pooling: Pooling) -> None:
-    """Refuse a pooling that there is not."""
+    """Reject an unknown pooling."""
     if pooling not in get_args(Pooling):
         raise InputError(f"pooling {pooling!r}; expected 'mean' or 'max'")
 
@@ -60,7 +60,7 @@ def pick_layers(layers_LTD: Vectors, layers: Layers) -> Vectors:
     if isinstance(layers, tuple):
         mixed_TD: Vectors = np.einsum("l,ltd->td", np.array(layers, dtype=np.float32), layers_LTD)
         return mixed_TD
-    # A copy, so that one kept layer does not keep the others in memory.
+    # A copy, so that one layer does not hold the others in memory.
     one_TD: Vectors = layers_LTD[layers].copy()
     return one_TD
 

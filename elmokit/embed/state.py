@@ -1,4 +1,4 @@
-"""In which state the LSTMs are when a sentence begins.
+"""The state in which the LSTMs start a sentence.
 
 ``reset``  every sentence begins from zero.
 ``warm``   every sentence begins from one fixed state, the one the LSTMs settle into on running text.
@@ -33,7 +33,7 @@ class StartStates:
         self.carried: BiLMState | None = None
 
     def begin(self, bilm: BiLM, num_rows: int) -> BiLMState:
-        """The state of ``num_rows`` rows that the biLM is about to read."""
+        """Return the state in which ``num_rows`` sentences start."""
         fresh = bilm.zero_state(num_rows)
         if self.policy == "warm":
             if self.warm is None:
@@ -45,19 +45,19 @@ class StartStates:
         return _overwrite(fresh, self.carried)
 
     def end(self, final: BiLMState) -> None:
-        """Remember where a batch ended. Rows that it did not have stay as they were."""
+        """Store the final state of a batch under ``carry``; other rows are unchanged."""
         if self.policy != "carry":
             return
         final = map_state(final, Tensor.detach)
         self.carried = final if self.carried is None else _join(final, self.carried)
 
     def reset(self) -> None:
-        """Forget what was carried."""
+        """Drop the carried state."""
         self.carried = None
 
 
 def _overwrite(fresh: BiLMState, kept: BiLMState) -> BiLMState:
-    """The first rows of ``kept`` over those of ``fresh``."""
+    """Write the first rows of ``kept`` over those of ``fresh``."""
     sources = kept.parts()
     for name, target in fresh.parts().items():
         num_rows = min(target.shape[1], sources[name].shape[1])
@@ -66,7 +66,7 @@ def _overwrite(fresh: BiLMState, kept: BiLMState) -> BiLMState:
 
 
 def _join(newer: BiLMState, older: BiLMState) -> BiLMState:
-    """``newer``, and after it the rows that only ``older`` has."""
+    """Return ``newer`` followed by the rows that only ``older`` has."""
     old = older.parts()
     return BiLMState.from_parts(
         {

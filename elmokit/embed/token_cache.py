@@ -1,4 +1,4 @@
-"""Words whose token vectors are known already, as many as fit into a bound.
+"""A bounded cache of the token vectors of words.
 
 A word's token vector depends on its spelling alone, so it is computed once and looked up afterwards.
 
@@ -17,7 +17,7 @@ NUM_BYTES = 16 * 2**20
 
 
 class TokenCache:
-    """The vectors of the words used last. Several threads may ask at once."""
+    """The vectors of the words used last; safe for several threads."""
 
     def __init__(self, dim: int, *, device: torch.device, num_bytes: int = NUM_BYTES) -> None:
         self.num_slots = num_bytes // (4 * dim)
@@ -32,7 +32,7 @@ class TokenCache:
         return len(self._slots)
 
     def clear(self) -> None:
-        """Forget every word."""
+        """Empty the cache."""
         with self._lock:
             self._slots.clear()
 
@@ -43,7 +43,7 @@ class TokenCache:
         self._lock = threading.Lock()
 
     def look_up(self, words: Sequence[str], compute: Callable[[list[str]], Tensor]) -> Tensor:
-        """Return the vectors of different words, (W, P); those not known are computed, all in one call."""
+        """Return the vectors of distinct words, (W, P); those not cached are computed in one call."""
         with self._lock:
             found = {place: self._touch(word) for place, word in enumerate(words) if word in self._slots}
             known_WP = self._vectors_SP[torch.tensor(list(found.values()), dtype=torch.long, device=self._device)]

@@ -44,7 +44,7 @@ SAFETENSORS_TYPES = {"float16": "F16", "float32": "F32"}
 
 @dataclass(frozen=True)
 class Layout:
-    """What a row of vectors is."""
+    """Type and shape of a row of vectors."""
 
     dtype: DTypeName
     num_layers: int | None
@@ -83,7 +83,7 @@ class Unfinished:
 
     folder: Path
     target: Path
-    """Where the finished file will be."""
+    """Path of the finished file."""
     layout: Layout
     first_line: int
     num_lines: int
@@ -95,7 +95,7 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How vectors are written to one kind of file."""
+    """A kind of file, and the functions that write it."""
 
     name: FormatName
     suffixes: tuple[str, ...]
@@ -111,7 +111,7 @@ class FileFormat:
 
 
 def find_format(output: Path, name: FormatName | None) -> FileFormat:
-    """The format of a given name, or the one that the output's suffix says."""
+    """Return the format of a given name, or the one of the output's suffix."""
     if name is not None:
         if name not in FORMATS:
             raise InputError(f"format {name!r}; expected one of {', '.join(FORMATS)}")
@@ -206,14 +206,14 @@ def _finish_npy(work: Unfinished) -> Path:
 
 
 def _npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
-    """An .npy header of version 1.0, of one length whatever the shape, so that it can be filled in last."""
+    """Return an .npy header of version 1.0 with a fixed length, so that it can be written last."""
     text = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
     start = b"\x93NUMPY\x01\x00" + (NPY_HEADER - 10).to_bytes(2, "little")
     return (start + text).ljust(NPY_HEADER - 1) + b"\n"
 
 
 def offsets_path(output: Path) -> Path:
-    """Where the offsets are that belong to an .npy file of vectors."""
+    """Return the path of the offsets of an .npy file of vectors."""
     return output.with_name(f"{output.stem}.offsets.npy")
 
 

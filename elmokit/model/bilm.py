@@ -1,6 +1,6 @@
 """The bidirectional language model: from character ids to every layer's vectors.
 
-Shapes: B sentences, T positions of the longest, C characters a word, W distinct words, N positions of all
+Shapes: B sentences, T positions of the longest, C characters per word, W distinct words, N positions of all
 sentences one after the other (ragged), L layers of vectors (the token layer, then the LSTMs'), P width of a
 token vector, D = 2 P width of a layer's vectors.
 """
@@ -24,17 +24,17 @@ from elmokit.model.uncompiled import uncompiled
 
 @dataclass(frozen=True)
 class BiLMState:
-    """What both directions remember of every row."""
+    """The LSTM states of both directions, for every row of a batch."""
 
     forward: LSTMState
     backward: LSTMState
 
     def select(self, rows: Tensor) -> "BiLMState":
-        """The state of some rows, in the order given."""
+        """Return the state of some rows, in the order given."""
         return BiLMState(self.forward.select(rows), self.backward.select(rows))
 
     def parts(self) -> dict[str, Tensor]:
-        """Its tensors by name, each (layers, rows, width)."""
+        """Return its tensors by name, each (layers, rows, width)."""
         return {
             "forward.hidden": self.forward.hidden_LBP,
             "forward.cell": self.forward.cell_LBC,
@@ -44,7 +44,7 @@ class BiLMState:
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, Tensor]) -> "BiLMState":
-        """The state made of such tensors."""
+        """Return the state of the tensors that `parts` returned."""
         return cls(
             LSTMState(parts["forward.hidden"], parts["forward.cell"]),
             LSTMState(parts["backward.hidden"], parts["backward.cell"]),
@@ -56,7 +56,7 @@ class RaggedLayers:
     """Every layer at every position of ragged sentences, boundaries included."""
 
     layers_LND: Tensor
-    final: BiLMState  # in which every sentence ended
+    final: BiLMState  # after the last position of every sentence
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,11 @@ class PaddedLayers:
 
 
 class BiLM(nn.Module):
-    """Two stacks of LSTMs, one a direction, over one character encoder (Peters et al. 2018, section 3)."""
+    """Two stacks of LSTMs, one per direction, over one character encoder (Peters et al. 2018, section 3).
+
+    Args:
+        config: the sizes. Weights are drawn with torch's global generator; `Embedder` and `Elmo` load trained ones.
+    """
 
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
@@ -87,22 +91,33 @@ class BiLM(nn.Module):
         return copy.deepcopy(self, shared).eval()
 
     def pack_weights(self, *, rounded: bool = False) -> None:
-        """From now on, run with weights packed for this machine's kernels, wherever no gradient is asked for.
+        """Run with weights packed for this machine's kernels from now on, wherever no gradient is asked for.
 
-        For whoever owns the model and reads much with it. Weights that change are packed anew, unless they are written
-        through ``.data``. ``rounded`` keeps those of the LSTMs in eight bits.
+        For the owner of a model that runs often. Weights that change are packed again, unless they are written
+        through ``.data``.
+
+        Args:
+            rounded: round the weights of the LSTMs to eight bits.
         """
         self.char_encoder.pack_weights()
         self.forward_lstm.pack_weights(rounded=rounded)
         self.backward_lstm.pack_weights(rounded=rounded)
 
     def zero_state(self, num_rows: int) -> BiLMState:
-        """The state of rows that have read nothing."""
+        """Return the state before the first token.
+
+        Args:
+            num_rows: the number of sentences.
+        """
         return BiLMState(self.forward_lstm.zero_state(num_rows), self.backward_lstm.zero_state(num_rows))
 
     @uncompiled
     def encode_tokens(self, char_ids_WC: Tensor) -> Tensor:
-        """Return the token layer of words, (W, P), from their shifted character ids."""
+        """Return the token layer of words, (W, P).
+
+        Args:
+            char_ids_WC: character ids of each word, without the zero that stands for padding.
+        """
         expected = self.config.char_encoder.max_chars
         if char_ids_WC.ndim != 2 or char_ids_WC.shape[1] != expected:
             raise InputError(
@@ -115,9 +130,13 @@ class BiLM(nn.Module):
     def run(
         self, tokens_NP: Tensor, lengths: Sequence[int], start: BiLMState, *, executor: Executor | None = None
     ) -> RaggedLayers:
-        """Read ragged sentences, given as token vectors with their boundaries, in both directions.
+        """Run ragged sentences in both directions.
 
-        With an ``executor`` each direction is a call of its own to it, without gradients.
+        Args:
+            tokens_NP: token vectors of all sentences one after the other, boundaries included.
+            lengths: positions of each sentence; they sum to N.
+            start: the state in which each sentence starts.
+            executor: runs each direction as a call of its own, without gradients.
         """
         packing = plan_packing(lengths, tokens_NP.device)
         begin = start.select(packing.rows_B)
@@ -131,7 +150,12 @@ class BiLM(nn.Module):
 
     @uncompiled
     def forward(self, char_ids_BTC: Tensor, start: BiLMState | None = None) -> PaddedLayers:
-        """Run padded sentences given without boundaries; the result has them: T + 2 positions."""
+        """Run padded sentences.
+
+        Args:
+            char_ids_BTC: character ids without boundaries, zero on padding; the result has T + 2 positions.
+            start: the state in which each sentence starts; zero if None.
+        """
         mask_BT = sentence_mask(char_ids_BTC)
         lengths_B = mask_BT.sum(dim=1) + 2
         with_boundaries_BT = torch.arange(mask_BT.shape[1] + 2, device=mask_BT.device) < lengths_B[:, None]
@@ -149,7 +173,7 @@ class BiLM(nn.Module):
 
 
 def _gather_layers(tokens_NP: Tensor, forward: list[Tensor], backward: list[Tensor], packing: Packing) -> Tensor:
-    """Lay both directions' packed outputs side by side in the sentences' order, over the token layer: (L, N, D)."""
+    """Put both directions' packed outputs side by side in sentence order, after the token layer: (L, N, D)."""
     num_positions, width = tokens_NP.shape
     if torch.is_grad_enabled() and any(outputs_NP.requires_grad for outputs_NP in (tokens_NP, *forward, *backward)):
         from_forward_N, from_backward_N = invert(packing.forward_N), invert(packing.backward_N)
@@ -177,11 +201,11 @@ def _read(
 def _read_only(
     stack: LSTMStack, tokens_NP: Tensor, order_N: Tensor, batch_sizes: Sequence[int], start: LSTMState
 ) -> StackRun:
-    return _read(stack, tokens_NP, order_N, batch_sizes, start)  # whether gradients are kept is a thread's own affair
+    return _read(stack, tokens_NP, order_N, batch_sizes, start)  # every thread has its own grad mode
 
 
 def sentence_mask(char_ids_BTC: Tensor) -> Tensor:
-    """Where padded sentences have a token, (B, T); refuse a gap inside a sentence."""
+    """Return the mask of real tokens, (B, T); reject a gap inside a sentence."""
     if char_ids_BTC.ndim != 3:
         raise InputError(
             f"character ids have shape {tuple(char_ids_BTC.shape)}; expected (sentences, tokens, characters)"
@@ -204,7 +228,7 @@ def add_boundaries(char_ids_BTC: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def boundary_chars(kind: int, like: Tensor) -> Tensor:
-    """The spelling of a boundary, as long as the words of ``like``."""
+    """Return the character ids of a boundary token, as many as the words of ``like`` have."""
     chars_C = like.new_full((like.shape[-1],), PAD_CHAR)
     chars_C[:3] = like.new_tensor([BEGIN_WORD, kind, END_WORD])
     return chars_C

@@ -1,6 +1,6 @@
 """From a word's characters to its context-free token vector.
 
-Shapes: W words, C character ids a word, K characters kept, E character width, F filters together,
+Shapes: W words, C character ids per word, K characters kept, E character width, F filters together,
 P width of a token vector.
 """
 
@@ -38,7 +38,7 @@ class CharEncoder(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialise as the original program does."""
+        """Initialize as the original program does."""
         nn.init.uniform_(self.char_embedding, -1.0, 1.0)
         for weight, bias in self._filters():
             if self.config.activation == "relu":
@@ -81,10 +81,10 @@ class CharEncoder(nn.Module):
         return pooled_WF
 
     def _convolve(self, char_ids_WC: Tensor) -> Tensor:
-        """Every filter's strongest answer anywhere in the word, (W, F).
+        """Return the maximum of every filter over the word, (W, F).
 
-        Windows that lie wholly in a word's padding are all alike, so one of them is enough: short words
-        are cut to their own length and one such window, which leaves the maximum as it was.
+        All windows inside the padding of a word give the same value, so one of them is enough: short words
+        are cut to their own length plus one such window, which leaves the maximum unchanged.
         """
         # Id 0 never stands inside a word that an encoder of ours made; its embedding is zero, as in the original.
         embedding = functional.pad(self.char_embedding, (0, 0, 1, 0))
@@ -100,7 +100,7 @@ class CharEncoder(nn.Module):
         return torch.cat(pooled)[torch.argsort(torch.cat(order))].to(embedding.dtype)
 
     def _same_length(self, char_ids_WC: Tensor) -> Iterator[tuple[Tensor, int]]:
-        """Groups of words: (their indices, how many of their characters count)."""
+        """Yield groups of words of similar length: (their indices, number of characters to read)."""
         max_chars = char_ids_WC.shape[1]
         widest = max(width for width, _ in self.config.filters)
         position_C = torch.arange(1, max_chars + 1, device=char_ids_WC.device)

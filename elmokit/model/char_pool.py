@@ -1,10 +1,9 @@
-"""The character CNN while it learns, by table look-up.
+"""The character CNN by table look-up.
 
-A filter's answer to a window is a sum of numbers that depend on one place and one character each. All of them are
-multiplied once a step, a few million operations whatever the text; words then look them up. Backward, each filter's
-gradient goes to what it looked up in its strongest window.
+A convolution over characters is a sum of terms that each depend on one place of the window and one character. All
+terms are computed once per step, a few million operations whatever the text; words then look them up.
 
-Shapes: W words, C characters a word, F filters together.
+Shapes: W words, C characters per word, F filters together.
 """
 
 from collections.abc import Sequence
@@ -41,7 +40,10 @@ class TableCache:
 
 
 class TablePool(torch.autograd.Function):
-    """Every filter's strongest answer anywhere in the word, (W, F), activated."""
+    """Maximum of every filter over the word, after bias and activation, (W, F).
+
+    The input is integer, so gradients flow to the character embedding, the filters and their biases alone.
+    """
 
     @staticmethod
     def forward(
@@ -60,11 +62,20 @@ class TablePool(torch.autograd.Function):
         ctx.save_for_backward(char_ids_WC, winners_WF, pooled_WF, char_embedding, *weights)
         return pooled_WF
 
+    # For filter f of width w, word k and window t, with character c_j at place j:
+    #   T[f, i, c] = sum_e embedding[c, e] * weight[f, e, i]            the table
+    #   a[k, f]    = max_t sum_i T[f, i, c_(t+i)] + bias[f],  t* its window
+    # and y = act(a) is returned.
+    # Backward, with g = dL/dy * act'(a), where act'(a) = [y > 0] for relu and 1 - y^2 for tanh:
+    #   dL/dbias[f]         = sum_k g[k, f]
+    #   dL/dT[f, i, c]      = sum of g[k, f] over words k with character c at place t* + i
+    #   dL/dweight[f, e, i] = sum_c embedding[c, e] * dL/dT[f, i, c]
+    #   dL/dembedding[c, e] = sum_(f, i) weight[f, e, i] * dL/dT[f, i, c]
     @staticmethod
     @once_differentiable
     @uncompiled
     def backward(ctx: Any, pooled_grad_WF: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of the characters' vectors, the filters and their biases."""
+        """Return the gradients of the character embedding, the filters and their biases."""
         char_ids_WC, winners_WF, pooled_WF, char_embedding, *weights = ctx.saved_tensors
         slope_WF = (pooled_WF > 0) if ctx.tables.activation == "relu" else 1 - pooled_WF * pooled_WF
         answer_grad_WF = (pooled_grad_WF * slope_WF).contiguous()

@@ -40,10 +40,10 @@ def direction_executor() -> Executor | None:
 
 
 def single_core_threads(count: int) -> ThreadPoolExecutor:
-    """Threads on each of which torch uses one core.
+    """Start threads on each of which torch uses one core.
 
-    Otherwise each would get helpers. Once there are more of them than cores, OpenMP lets all threads sleep between two
-    operations, and the small ones of a whole program take several times as long.
+    Otherwise each would start OpenMP threads of its own. With more of them than cores, OpenMP puts all threads to sleep
+    between two operations, and small operations take several times as long.
     """
     with _setting_threads:
         num_threads = torch.get_num_threads()
@@ -64,7 +64,7 @@ def single_core_threads(count: int) -> ThreadPoolExecutor:
 
 @contextmanager
 def direction_threads(device: torch.device) -> Iterator[Executor | None]:
-    """A thread for each direction, each on one core; none where a GPU does the work, or torch may use one core only."""
+    """Yield an executor with one thread per direction; None on a GPU, or where torch is limited to one core."""
     executor = direction_executor() if device.type == "cpu" else None
     try:
         yield executor
@@ -88,7 +88,7 @@ Found = TypeVar("Found")
 def run_both(
     executor: Executor | None, function: Callable[..., Found], forward: tuple[Any, ...], backward: tuple[Any, ...]
 ) -> tuple[Found, Found]:
-    """Call a function for both directions, at the same time if there are threads for it."""
+    """Call a function for both directions, in parallel if there is an executor."""
     if executor is None:
         return function(*forward), function(*backward)
     futures = executor.submit(function, *forward), executor.submit(function, *backward)

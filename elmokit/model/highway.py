@@ -1,6 +1,6 @@
-"""A gated mix of a layer's input and its transform, which takes most of a character encoder's time.
+"""A gated mix of a layer's input and its transform, where a character encoder spends most of its time.
 
-While it learns on a CPU, what lies between its products is one pass over memory forward and one backward.
+In training on a CPU, everything between the matrix products is one pass over memory forward and one backward.
 
 Shapes: W words, F width.
 """
@@ -68,11 +68,18 @@ class _LearningMix(torch.autograd.Function):
         ctx.save_for_backward(gate_WF, transform_WF, inputs_WF, gate_weight, transform_weight)
         return mixed_WF
 
+    # y = s * r + (1 - s) * x  with  s = sigmoid(z),  z = x Wg^T + bg,  r = relu(h),  h = x Wt^T + bt
+    # Backward, with g = dL/dy:
+    #   dz = g * (r - x) * s * (1 - s)          dh = g * s * [h > 0]
+    #   dL/dx  = g * (1 - s) + dz Wg + dh Wt
+    #   dL/dWg = dz^T x,  dL/dbg = sum over words of dz
+    #   dL/dWt = dh^T x,  dL/dbt = sum over words of dh
+    # The kernel computes dz, dh and g * (1 - s); the products follow here.
     @staticmethod
     @once_differentiable
     @uncompiled
     def backward(ctx: Any, mixed_grad_WF: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of inputs, weights and biases."""
+        """Return the gradients of inputs, weights and biases."""
         gate_WF, transform_WF, inputs_WF, gate_weight, transform_weight = ctx.saved_tensors
         found = ctx.kernels.highway_backward(mixed_grad_WF.contiguous(), gate_WF, transform_WF, inputs_WF)
         inputs_grad_WF = None

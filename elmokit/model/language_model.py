@@ -1,4 +1,4 @@
-"""A biLM with its output layer: what pretraining learns, and what can say how likely a text is."""
+"""A biLM with its output layer, as pretraining trains it and scoring uses it."""
 
 from torch import nn
 
@@ -17,5 +17,5 @@ class LanguageModel(nn.Module):
 
     @classmethod
     def untrained(cls, config: BiLMConfig, num_words: int) -> "LanguageModel":
-        """A model as training begins; its weights follow from torch's seed."""
+        """Return a model as training starts; its weights follow from torch's seed."""
         return cls(BiLM(config), Softmax(num_words, config.lstm.proj_dim))

@@ -1,4 +1,4 @@
-"""Where the positions of sentences lie when they are packed for an LSTM.
+"""Indices of the positions of sentences that are packed for an LSTM.
 
 Sentences come ragged: all their positions in one row of N, sentence after sentence. Packed, the same
 positions are time-major with the longest sentence first, so that step t is the next ``batch_sizes[t]`` of them.
@@ -41,14 +41,14 @@ def plan_packing(lengths: Sequence[int], device: torch.device) -> Packing:
 
 
 def invert(permutation_N: Tensor) -> Tensor:
-    """The permutation that undoes this one."""
+    """Return the inverse of a permutation."""
     inverse_N = torch.empty_like(permutation_N)
     inverse_N[permutation_N] = torch.arange(len(permutation_N), device=permutation_N.device)
     return inverse_N
 
 
 def steps_of(batch_sizes: Sequence[int]) -> Iterator[slice]:
-    """The packed positions of every step."""
+    """Yield the packed positions of every step."""
     first = 0
     for size in batch_sizes:
         yield slice(first, first + size)

@@ -18,56 +18,56 @@ class Product(Protocol):
     """A matrix (G, P) that rows are multiplied with."""
 
     def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Put the product in place of what is there."""
+        """Write the product to ``out_bG``."""
 
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Add the product to what is there."""
+        """Add the product to ``out_bG``."""
 
 
 class TorchProduct:
-    """The weights as they are, multiplied by torch."""
+    """The weights unchanged, multiplied by torch."""
 
     def __init__(self, weight_GP: Tensor) -> None:
         self.weight_GP = weight_GP.detach()
 
     def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Put the product in place of what is there."""
+        """Write the product to ``out_bG``."""
         torch.mm(inputs_bP, self.weight_GP.t(), out=out_bG)
 
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Add the product to what is there."""
+        """Add the product to ``out_bG``."""
         out_bG.addmm_(inputs_bP, self.weight_GP.t())
 
 
 class PanelProduct:
-    """The weights laid out for the kernel: a copy, so it does not follow when they change."""
+    """The weights laid out for the kernel: a copy, which does not follow later changes."""
 
     def __init__(self, weight_GP: Tensor, kernels: Kernels) -> None:
         self.weight = pack_panels(weight_GP)
         self.kernels = kernels
 
     def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Put the product in place of what is there."""
+        """Write the product to ``out_bG``."""
         self.kernels.matmul_panels(out_bG, inputs_bP, self.weight, accumulate=False)
 
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Add the product to what is there."""
+        """Add the product to ``out_bG``."""
         self.kernels.matmul_panels(out_bG, inputs_bP, self.weight, accumulate=True)
 
 
 class Int8Product:
-    """The weights rounded to eight bits, each output by its own scale; inputs are rounded row by row as they come."""
+    """The weights rounded to eight bits with one scale per output; inputs are rounded row by row."""
 
     def __init__(self, weight_GP: Tensor, kernels: Kernels) -> None:
         self.weight = quantize(weight_GP)
         self.kernels = kernels
 
     def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Put the product in place of what is there."""
+        """Write the product to ``out_bG``."""
         self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=False)
 
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Add the product to what is there."""
+        """Add the product to ``out_bG``."""
         self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=True)
 
 
@@ -78,11 +78,11 @@ class MixedProduct:
         self.weight_GP = weight_GP.detach().bfloat16()
 
     def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Put the product in place of what is there."""
+        """Write the product to ``out_bG``."""
         out_bG.copy_(inputs_bP.bfloat16() @ self.weight_GP.t())
 
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Add the product to what is there."""
+        """Add the product to ``out_bG``."""
         out_bG += inputs_bP.bfloat16() @ self.weight_GP.t()
 
 
@@ -119,15 +119,15 @@ def version_of(weight: Tensor) -> Version:
 
 
 def exact_product(weight_GP: Tensor) -> Product:
-    """The fastest product with the weights as they are now."""
+    """Return the fastest product with the weights as they are now."""
     kernels = kernels_for(weight_GP)
     return TorchProduct(weight_GP) if kernels is None else PanelProduct(weight_GP, kernels)
 
 
 def apply_linear(linear: nn.Linear, inputs_bP: Tensor, ready: ProductCache, *, name: str = "") -> Tensor:
-    """The layer's outputs, (b, G).
+    """Return the layer's outputs, (b, G).
 
-    With packed weights a row's do not depend, to the last bit, on the rows beside it.
+    With packed weights the bits of a row do not depend on the other rows.
     """
     if learns(inputs_bP, linear.weight, linear.bias):
         outputs: Tensor = linear(inputs_bP)
@@ -138,16 +138,16 @@ def apply_linear(linear: nn.Linear, inputs_bP: Tensor, ready: ProductCache, *, n
 
 
 def learns(*tensors: Tensor) -> bool:
-    """Whether a gradient is asked for of any of them."""
+    """Return whether any of the tensors needs a gradient."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def rounded_product(weight_GP: Tensor) -> Product:
-    """A product with the weights in eight bits. Without kernels it is no faster than an exact one."""
+    """Return a product with the weights in eight bits; without kernels it is no faster than an exact one."""
     kernels = kernels_for(weight_GP)
     return TorchProduct(round_to_int8(weight_GP)) if kernels is None else Int8Product(weight_GP, kernels)
 
 
 def kernels_for(tensor: Tensor) -> Kernels | None:
-    """The compiled kernels, if there are any and they can take such a tensor."""
+    """Return the compiled kernels if there are any and they support such a tensor, else None."""
     return load() if tensor.dtype == torch.float32 and tensor.is_cpu else None

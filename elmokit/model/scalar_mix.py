@@ -1,4 +1,4 @@
-"""Mix a biLM's layers into one vector a token.
+"""Mix a biLM's layers into one vector per token.
 
 Shapes: B sentences, L layers, T tokens, D width.
 """
@@ -17,11 +17,15 @@ EPSILON = 1e-12
 
 
 class ScalarMix(nn.Module):
-    """A learned weighted mean of layers, scaled by gamma (Peters et al. 2018, equation 1).
+    """A trained weighted mean of layers, scaled by gamma (Peters et al. 2018, equation 1).
 
-    With ``only_layer`` there is nothing to weigh: that layer, scaled by gamma. ``layer_norm="token"``
-    normalises every vector by itself; ``"batch"`` takes one mean and variance a layer over all tokens of the
-    batch, as the first implementations did, so that a vector then depends on its batch.
+    Args:
+        num_layers: L, the token layer included.
+        layer_norm: ``"token"`` normalizes every vector by itself. ``"batch"`` takes one mean and variance per layer
+            over all tokens of the batch, as the first implementations did, so a vector depends on its batch.
+        initial_weights: L weights to start from, before the softmax; zeros if None.
+        only_layer: use this layer alone, scaled by gamma.
+        trainable: train the weights and gamma.
     """
 
     def __init__(
@@ -35,7 +39,7 @@ class ScalarMix(nn.Module):
     ) -> None:
         super().__init__()
         if initial_weights is not None and len(initial_weights) != num_layers:
-            raise InputError(f"{len(initial_weights)} initial weights for {num_layers} layers; give one a layer")
+            raise InputError(f"{len(initial_weights)} initial weights for {num_layers} layers; give one per layer")
         if only_layer is not None and not -num_layers <= only_layer < num_layers:
             raise InputError(f"layer {only_layer} of {num_layers}; expected {-num_layers} to {num_layers - 1}")
         if only_layer is not None and initial_weights is not None:
@@ -52,36 +56,44 @@ class ScalarMix(nn.Module):
             self.weights = nn.Parameter(start, requires_grad=trainable)
 
     def forward(self, layers_BLTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return the mixed vectors, (B, T, D), zero where the mask is false."""
+        """Return the mixed vectors, (B, T, D), zero where the mask is false.
+
+        Args:
+            layers_BLTD: the layers of a batch.
+            mask_BT: true where there is a token.
+        """
         if layers_BLTD.shape[1] != self.num_layers:
             raise InputError(f"{layers_BLTD.shape[1]} layers given to a mix of {self.num_layers}")
         if self.layer_norm == "token":
             layers_BLTD = functional.layer_norm(layers_BLTD, layers_BLTD.shape[-1:], eps=EPSILON)
         elif self.layer_norm == "batch":
-            layers_BLTD = _normalise_batch(layers_BLTD, mask_BT)
+            layers_BLTD = _normalize_batch(layers_BLTD, mask_BT)
         if self.weights is None:
             assert self.only_layer is not None
             mixed_BTD = self.gamma * layers_BLTD[:, self.only_layer]
         else:
             weights_1L = self.gamma * self.weights.softmax(dim=0)[None]
-            # As a product of matrices, layers are read where they lie.
+            # A matrix product reads the layers in place.
             mixed_BTD = (weights_1L @ layers_BLTD.flatten(2)).view(len(layers_BLTD), *layers_BLTD.shape[2:])
         return mixed_BTD * mask_BT[:, :, None]
 
     def penalty(self, strength: float) -> Tensor:
-        """``strength`` times the squared weights before the softmax, to add to a task's loss.
+        """Return the sum of the squared weights before the softmax, times ``strength``: a term of a task's loss.
 
-        It draws the weights to each other, so the mix to the plain mean. Gamma is free. (The paper's lambda.)
+        It draws the mix towards the plain mean. Gamma is not penalized.
+
+        Args:
+            strength: factor of the penalty; the paper's lambda.
         """
         if self.weights is None:
             return self.gamma.new_zeros(())
         return strength * self.weights.square().sum()
 
 
-def _normalise_batch(layers_BLTD: Tensor, mask_BT: Tensor) -> Tensor:
+def _normalize_batch(layers_BLTD: Tensor, mask_BT: Tensor) -> Tensor:
     mask_B1T1 = mask_BT[:, None, :, None]
     num_elements = (mask_BT.sum() * layers_BLTD.shape[-1]).clamp(min=1)  # there may be no token at all
     mean_L11 = (layers_BLTD * mask_B1T1).sum(dim=(0, 2, 3), keepdim=True) / num_elements
-    centred_BLTD = (layers_BLTD - mean_L11) * mask_B1T1
-    variance_L11 = centred_BLTD.square().sum(dim=(0, 2, 3), keepdim=True) / num_elements
-    return centred_BLTD / torch.sqrt(variance_L11 + EPSILON)
+    centered_BLTD = (layers_BLTD - mean_L11) * mask_B1T1
+    variance_L11 = centered_BLTD.square().sum(dim=(0, 2, 3), keepdim=True) / num_elements
+    return centered_BLTD / torch.sqrt(variance_L11 + EPSILON)

@@ -1,7 +1,7 @@
-"""The language model's output layer: how likely every word is after a context, and how wrong that was.
+"""The language model's output layer: probabilities of words after a context, and the training loss.
 
-The loss is written by hand, gradients and all: it is the largest tensor of a training step, and this way it is
-made once, in pieces, and never copied. A full softmax is the sampled one with every word among the candidates.
+The loss and its gradients are written by hand: the logits are the largest tensor of a training step, and this way
+they are computed once, in pieces, and never copied. A full softmax is the sampled one with all words as candidates.
 
 Shapes: N positions, n of them in a piece, P width, V words, K candidates, R distinct words that got a gradient.
 """
@@ -20,7 +20,7 @@ TILE_BYTES, TILE_ROWS = 2**20, 512  # of logits at once where nothing is learned
 
 
 class Softmax(nn.Module):
-    """One weight vector and one bias a word; both directions share it."""
+    """One weight vector and one bias per word, shared by both directions."""
 
     def __init__(self, num_words: int, dim: int) -> None:
         super().__init__()
@@ -31,9 +31,9 @@ class Softmax(nn.Module):
     @uncompiled
     @torch.no_grad()
     def negative_log_probs(self, hidden_NP: Tensor, targets_N: Tensor) -> Tensor:
-        """How surprising each target is, in nats, (N,), over the whole vocabulary.
+        """Return the negative log-probability of each target over the whole vocabulary, in nats, (N,).
 
-        Positions by words is a large matrix; it is made tile by tile, and only its rows' sums are kept.
+        The matrix of positions by words is computed tile by tile; only the sums of its rows are stored.
         """
         true_N = (hidden_NP * self.weight[targets_N]).sum(dim=1) + self.bias[targets_N]
         surprises = []
@@ -51,7 +51,7 @@ class Softmax(nn.Module):
 
 @dataclass(frozen=True)
 class Candidates:
-    """Words that a target is told apart from, with ln of how often each is expected among them."""
+    """Sampled words, with the logarithm of their expected counts in the sample."""
 
     ids_K: Tensor
     log_expected_K: Tensor
@@ -72,7 +72,7 @@ class LossGrads:
 @uncompiled
 @torch.no_grad()
 def full_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor) -> LossGrads:
-    """Cross-entropy over the whole vocabulary."""
+    """Return the cross-entropy over the whole vocabulary."""
     every_V = torch.arange(len(softmax.bias), device=hidden_NP.device)
     return _cross_entropy(softmax, hidden_NP, targets_N, every_V, softmax.bias, softmax.weight, softmax.bias[targets_N])
 
@@ -80,7 +80,7 @@ def full_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor) -> LossGra
 @uncompiled
 @torch.no_grad()
 def sampled_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor, candidates: Candidates) -> LossGrads:
-    """Cross-entropy against sampled words, each logit less ln of its expected count, as in TensorFlow.
+    """Return the cross-entropy against sampled words, each logit minus ln of its expected count, as in TensorFlow.
 
     A candidate that is the position's own target does not count against it.
     """
@@ -90,6 +90,14 @@ def sampled_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor, candida
     return _cross_entropy(softmax, hidden_NP, targets_N, ids_K, offset_K, softmax.weight[ids_K], true_offset_N)
 
 
+# Position n has hidden state h, target y with its logit t = h . w_y + o_y, and candidates k with logits
+# l_k = h . w_k + o_k, where o is the bias, less ln of the expected count if sampled; k = y is left out.
+#   Z = e^t + sum_k e^(l_k)        loss = ln Z - t
+# Backward, with p_k = e^(l_k) / Z and p_y = e^t / Z:
+#   dL/dl_k = p_k                  dL/dt = p_y - 1
+#   dL/dh   = sum_k p_k w_k + (p_y - 1) w_y
+#   dL/dw_k = sum_n p_k h          dL/do_k = sum_n p_k          (and with p_y - 1 for the targets)
+# All powers are taken of logits minus their largest, which cancels.
 def _cross_entropy(
     softmax: Softmax,
     hidden_NP: Tensor,
@@ -135,7 +143,7 @@ def _cross_entropy(
 
 
 def _powers(logits_nK: Tensor, apart_n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Powers of e: of each logit less its row's largest, in place; those largest, ``apart_n`` included; the sums."""
+    """Return exp(logit - largest of its row), in place; the largest, ``apart_n`` included; and the sums of rows."""
     kernels = kernels_for(logits_nK)
     if kernels is not None:
         top_n = apart_n.clone()
