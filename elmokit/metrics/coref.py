@@ -23,12 +23,12 @@ from elmokit.extras import require
 from elmokit.metrics.spans import F1Scores, f1_scores, ratio
 
 Clusters = Collection[Collection[Hashable]]
-"""The entities of one document. No mention is in two of them."""
+"""Clusters of one document; no mention is in two of them."""
 
 
 @dataclass(frozen=True)
 class CorefScores:
-    """The three metrics, and the mean of their F1."""
+    """Scores of the three metrics, and the mean of their F1."""
 
     muc: F1Scores
     b_cubed: F1Scores
@@ -38,12 +38,12 @@ class CorefScores:
 
 @dataclass(frozen=True)
 class _Overlaps:
-    """How the gold and predicted clusters of one document meet: all that the metrics need."""
+    """Overlap of the gold and predicted clusters of one document, which is all that the metrics need."""
 
     gold_sizes: list[int]
     predicted_sizes: list[int]
     shared: Counter[tuple[int, int]]
-    """The number of mentions that a gold and a predicted cluster share; pairs that share none are absent."""
+    """Number of mentions that a gold and a predicted cluster share; pairs that share none are absent."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Sums:
 
 
 def score_coref(gold: Sequence[Clusters], predicted: Sequence[Clusters], *, keep_singletons: bool) -> CorefScores:
-    """Score the predicted clusters of documents; the module's docstring tells what ``keep_singletons`` means."""
+    """Score the predicted clusters of documents; for ``keep_singletons`` see the module's docstring."""
     solver = require("scipy", extra="tasks").optimize.linear_sum_assignment
     if len(gold) != len(predicted):
         raise InputError(
@@ -72,10 +72,10 @@ def score_coref(gold: Sequence[Clusters], predicted: Sequence[Clusters], *, keep
 
 
 def _muc(document: _Overlaps) -> _Sums:
-    """Links that both sides need, of those that each side needs (Vilain et al. 1995).
+    """Count the links of both sides, and those that they share (Vilain et al. 1995).
 
     A cluster of n mentions takes n - 1 links. The other side cuts it into parts, one for each of its clusters that
-    shares a mention, and one for each mention that it lacks; a part of m mentions keeps m - 1 links.
+    shares a mention, and one for each mention that is missing there; a part of m mentions keeps m - 1 links.
     """
     num_common = sum(num_shared - 1 for num_shared in document.shared.values())
     return _Sums(
@@ -87,7 +87,7 @@ def _muc(document: _Overlaps) -> _Sums:
 
 
 def _b_cubed(document: _Overlaps, *, keep_singletons: bool) -> _Sums:
-    """The share of each mention's cluster that is right, as a mean over mentions (Bagga and Baldwin 1998)."""
+    """Average over mentions the share of their cluster that is right (Bagga and Baldwin 1998)."""
     smallest = 1 if keep_singletons else 2
     precision_part = recall_part = 0.0
     for (gold_index, predicted_index), num_shared in document.shared.items():
@@ -104,7 +104,7 @@ def _b_cubed(document: _Overlaps, *, keep_singletons: bool) -> _Sums:
 
 
 def _ceaf_e(document: _Overlaps, solver: Any, *, keep_singletons: bool) -> _Sums:
-    """The similarity of clusters under the best one-to-one alignment, by the phi4 of Luo (2005).
+    """Measure the similarity of clusters under the best one-to-one alignment, by phi4 of Luo (2005).
 
     ``solver`` is scipy's ``linear_sum_assignment``: it finds the best alignment.
     """

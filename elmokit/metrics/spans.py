@@ -32,11 +32,11 @@ class SpanScores:
     recall: float
     f1: float
     by_type: Mapping[str, F1Scores]
-    """Every type that is gold or predicted somewhere, in alphabetical order."""
+    """Scores per type that is gold or predicted, in alphabetical order."""
 
 
 def score_spans(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanScores:
-    """Score the predicted tags of sentences: conlleval's overall figures, and those of each type."""
+    """Score the predicted tags of sentences: conlleval's overall figures, and those per type."""
     return score_typed_sets(
         (set(gold_spans), set(predicted_spans))
         for gold_spans, predicted_spans in paired_spans(gold, predicted, unit="sentence")
@@ -82,7 +82,7 @@ def paired_spans(
 def score_typed_sets(
     pairs: Iterable[tuple[Collection[tuple[str, Hashable]], Collection[tuple[str, Hashable]]]],
 ) -> SpanScores:
-    """Score pairs of gold and predicted sets of things that begin with their type; equal things are correct."""
+    """Score pairs of gold and predicted sets of tuples that begin with their type; equal tuples are correct."""
     num_gold: Counter[str] = Counter()
     num_predicted: Counter[str] = Counter()
     num_correct: Counter[str] = Counter()
@@ -103,13 +103,13 @@ def score_typed_sets(
 
 
 def f1_scores(*, precision: float, recall: float) -> F1Scores:
-    """Add the harmonic mean; it is 0 if both are."""
+    """Return the scores with the harmonic mean, which is 0 if both are."""
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     return F1Scores(precision, recall, f1)
 
 
 def ratio(part: float, whole: float) -> float:
-    """Divide; nothing of nothing is 0, as in the official scripts."""
+    """Return the quotient; 0 / 0 is 0, as in the official scripts."""
     return part / whole if whole else 0.0
 
 
@@ -130,7 +130,7 @@ def _split_tag(tag: str, index: int) -> tuple[str, str]:
     """Return ``O``, ``B`` or ``I``, and the type; ``O`` has the empty type."""
     if tag == "O":
         return "O", ""
-    prefix, _, span_type = str(tag).partition("-")  # a number that is no tag gets the message below too
+    prefix, _, span_type = str(tag).partition("-")  # a number gets the message below too
     if prefix not in ("B", "I") or not span_type:
         raise InputError(f"tag {index} is {tag!r}, but must be O, B-TYPE or I-TYPE; convert other schemes to BIO first")
     return prefix, span_type

@@ -24,7 +24,7 @@ def score_answers(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> An
     """Score one predicted answer for each question against all gold ones; the best gold answer counts.
 
     Answers are compared as ``normalize_answer`` gives them. Exact match and F1 may take different gold answers. An
-    answer that is empty after normalising has F1 0 even where the gold one is empty too, as in the official script.
+    answer that is empty after normalizing has F1 0 even where the gold one is empty too, as in the official script.
     A question without a prediction is given ``""``.
     """
     _check(gold, predicted)
@@ -38,13 +38,13 @@ def score_answers(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> An
 
 
 def normalize_answer(text: str) -> str:
-    """Lower the case, drop ASCII punctuation, then the words a, an and the, then spare white space."""
+    """Lower the case, drop ASCII punctuation, then the words a, an and the, then extra white space."""
     # The order matters: "A.N." becomes the article "an".
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def _word_f1(words: list[str], gold_words: list[str]) -> float:
-    """F1 of two bags of words."""
+    """Return the F1 of two bags of words."""
     num_same = (Counter(words) & Counter(gold_words)).total()
     return 2 * num_same / (len(words) + len(gold_words)) if num_same else 0.0
 

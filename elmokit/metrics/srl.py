@@ -28,7 +28,7 @@ def score_roles(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
 
 
 def score_role_spans(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanScores:
-    """Score every span for itself; ``C-V`` is left out with ``V``."""
+    """Score every span by itself; ``C-V`` is left out with ``V``."""
     return score_typed_sets(
         (
             {(role, span) for role, span in gold_spans if role.removeprefix(CONTINUATION) != VERB},

@@ -1,4 +1,4 @@
-"""Spans written as one tag a token, and which tag may follow which.
+"""Spans as one tag per token, and the rules of tag sequences.
 
 BIO: B-X begins a span of type X, I-X continues it, O is outside. BIOUL: a span's last token is L-X, and one
 of a single token U-X. Spans are half-open: ``end`` is the first token after the span.
@@ -30,7 +30,7 @@ class Span:
 
 @dataclass(frozen=True, eq=False)
 class ViterbiRules:
-    """Which tag may follow which, which may come first, and which last."""
+    """Allowed transitions, first tags and last tags."""
 
     transitions_KK: NDArray[np.bool_]  # from row to column
     start_K: NDArray[np.bool_]
@@ -38,17 +38,17 @@ class ViterbiRules:
 
 
 def bio_rules(tags: Sequence[str]) -> ViterbiRules:
-    """I-X comes only after B-X or I-X, so never first."""
+    """Return the rules of BIO: I-X follows B-X or I-X only, and never comes first."""
     return _rules(tags, _follows_in_bio)
 
 
 def bioul_rules(tags: Sequence[str]) -> ViterbiRules:
-    """After B-X or I-X comes I-X or L-X; elsewhere O, B or U. A sentence does not end inside a span."""
+    """Return the rules of BIOUL: I-X or L-X follows B-X or I-X, elsewhere O, B or U. No span is left open."""
     return _rules(tags, _follows_in_bioul)
 
 
 def bio_to_spans(tags: Sequence[str]) -> list[Span]:
-    """The spans of a sentence, in their order."""
+    """Return the spans of a sentence, in order."""
     _check_order(tags, _follows_in_bio, "BIO")
     spans, start = [], 0
     for index, (tag, after) in enumerate(pairwise([*tags, OUTSIDE])):
@@ -60,7 +60,7 @@ def bio_to_spans(tags: Sequence[str]) -> list[Span]:
 
 
 def bio_to_bioul(tags: Sequence[str]) -> list[str]:
-    """The same spans with their last tokens marked."""
+    """Return the same spans with their last tokens marked."""
     _check_order(tags, _follows_in_bio, "BIO")
     last = {"B": "U", "I": "L"}
     return [
@@ -70,7 +70,7 @@ def bio_to_bioul(tags: Sequence[str]) -> list[str]:
 
 
 def bioul_to_bio(tags: Sequence[str]) -> list[str]:
-    """The same spans without marks on their last tokens."""
+    """Return the same spans without marks on their last tokens."""
     _check_order(tags, _follows_in_bioul, "BIOUL")
     plain = {"U": "B", "L": "I"}
     return [f"{plain.get(tag[0], tag[0])}{tag[1:]}" for tag in tags]
@@ -98,7 +98,7 @@ def _split(tag: str, kinds: str) -> tuple[str, str]:
 
 
 def _rules(tags: Sequence[str], may_follow: MayFollow) -> ViterbiRules:
-    # The edges of a sentence are like an O: a span cannot reach over them.
+    # The edges of a sentence act like O: a span cannot cross them.
     return ViterbiRules(
         np.array([[may_follow(tag, after) for after in tags] for tag in tags], dtype=bool).reshape(len(tags), -1),
         np.array([may_follow(OUTSIDE, tag) for tag in tags], dtype=bool),

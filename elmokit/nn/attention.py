@@ -1,8 +1,8 @@
-"""How task models let the tokens of one text look at those of another, or at each other.
+"""Attention between the tokens of two texts, or within one.
 
-What stands on padding is never looked at, and what padding would see is zero.
+Padding is never attended to, and its own result is zero.
 
-Shapes: B examples, T tokens that look, S tokens that are looked at, D their width, H width of what is merged.
+Shapes: B examples, T query tokens, S key tokens, D their width, H width of the merged vectors.
 """
 
 import torch
@@ -16,7 +16,7 @@ INITIAL_NOTHING = -1.0
 
 
 class TrilinearScores(nn.Module):
-    """How well two tokens go together: ``w_k . k + w_x . x + (w_d * x) . k + bias`` (Seo et al. 2017)."""
+    """Attention score of two tokens: ``w_k . k + w_x . x + (w_d * x) . k + bias`` (Seo et al. 2017)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ class TrilinearScores(nn.Module):
 
 
 class BiAttention(nn.Module):
-    """A context looks at a question, and the question at the context; what comes of it is merged (Seo et al. 2017).
+    """Attention from context to question and from question to context, merged (Seo et al. 2017).
 
-    A context token x becomes ``merge([x, seen, x * seen, x * asked])``: ``seen`` is what x sees of the question;
-    ``asked``, one a text, the context tokens that some word of the question goes best with. The four never lie side by
-    side: three of their products with the weight have a shorter way.
+    A context token x becomes ``merge([x, seen, x * seen, x * asked])``. ``seen`` is the question as attended by x.
+    ``asked``, one vector per text, is the context as attended by its best match among the question's tokens. The four
+    parts are never concatenated: three of their products with the weight have a cheaper form.
     """
 
     def __init__(self, dim: int, output_dim: int) -> None:
@@ -53,7 +53,7 @@ class BiAttention(nn.Module):
     def forward(
         self, context_BTD: Tensor, context_mask_BT: Tensor, question_BSD: Tensor, question_mask_BS: Tensor
     ) -> Tensor:
-        """Return every context token merged with what was seen, (B, T, H)."""
+        """Return the merged context tokens, (B, T, H)."""
         context_BTD = _without_padding(context_BTD, context_mask_BT)
         question_BSD = _without_padding(question_BSD, question_mask_BS)
         scores_BTS = self.scores(context_BTD, question_BSD)
@@ -61,16 +61,16 @@ class BiAttention(nn.Module):
         best_BT = scores_BTS.masked_fill(~question_mask_BS[:, None, :], float("-inf")).amax(dim=2)
         asked_B1D = masked_softmax(best_BT, context_mask_BT)[:, None, :] @ context_BTD
         x_HD, seen_HD, both_HD, asked_HD = self.merge.weight.chunk(4, dim=1)
-        # asked is one vector a text, so it can go into the weight; a question is short, so it is multiplied, not seen.
+        # asked is one vector per text, so it is folded into the weight; the short question is projected first.
         merged_BTH = context_BTD @ (x_HD + asked_HD * asked_B1D).mT + weights_BTS @ (question_BSD @ seen_HD.t())
         both_BTD = context_BTD * (weights_BTS @ question_BSD)
         return _without_padding(merged_BTH + functional.linear(both_BTD, both_HD, self.merge.bias), context_mask_BT)
 
 
 class SelfAttention(nn.Module):
-    """Tokens of one text look at each other, or at nothing (Clark & Gardner 2018).
+    """Attention of the tokens of a text to each other, or to nothing (Clark & Gardner 2018).
 
-    The weight of another token is ``exp(score) / (sum of exp(scores) + exp(nothing))`` with a learned ``nothing``.
+    The weight of another token is ``exp(score) / (sum of exp(scores) + exp(nothing))`` with a trained ``nothing``.
     """
 
     def __init__(self, dim: int) -> None:
@@ -85,7 +85,7 @@ class SelfAttention(nn.Module):
         itself_TT = torch.eye(num_tokens, dtype=torch.bool, device=mask_BT.device)
         hidden_BTT = ~mask_BT[:, None, :] | itself_TT
         scores_BTT = self.scores(inputs_BTD, inputs_BTD).masked_fill(hidden_BTT, float("-inf"))
-        # Nothing is one more thing to look at: so no score is too large, and none too small.
+        # As one more key of the softmax, which is stable for scores of any size.
         nothing_BT1 = self.nothing.expand(num_examples, num_tokens, 1)
         weights_BTT = torch.cat([scores_BTT, nothing_BT1], dim=2).softmax(dim=2)[:, :, :-1]
         seen_BTD = _without_padding(weights_BTT @ inputs_BTD, mask_BT)
@@ -95,7 +95,7 @@ class SelfAttention(nn.Module):
 def soft_align(
     left_BTD: Tensor, left_mask_BT: Tensor, right_BSD: Tensor, right_mask_BS: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What every token of each text sees of the other, (B, T, D) and (B, S, D), by their dot products (ESIM)."""
+    """Return each text as attended by the other's tokens, (B, T, D) and (B, S, D), by dot products (ESIM)."""
     left_BTD = _without_padding(left_BTD, left_mask_BT)
     right_BSD = _without_padding(right_BSD, right_mask_BS)
     scores_BTS = left_BTD @ right_BSD.transpose(1, 2)
@@ -105,7 +105,7 @@ def soft_align(
 
 
 def self_biattention(inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-    """Every token x as [x, x - seen, x * seen], (B, T, 3 D), where it also sees itself (McCann et al. 2017)."""
+    """Return every token x as [x, x - seen, x * seen], (B, T, 3 D); it attends to itself too (McCann et al. 2017)."""
     inputs_BTD = _without_padding(inputs_BTD, mask_BT)
     scores_BTT = inputs_BTD @ inputs_BTD.transpose(1, 2)
     seen_BTD = masked_softmax(scores_BTT, mask_BT[:, None, :]) @ inputs_BTD

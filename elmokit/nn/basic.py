@@ -1,6 +1,6 @@
-"""Layers that several task models share; none of them lets padding change a result.
+"""Blocks that several task models share. Padding never changes a result.
 
-Shapes: B sequences, T positions, D width, H hidden width a direction; W distinct words, K characters of the
+Shapes: B sequences, T positions, D width, H hidden width per direction; W distinct words, K characters of the
 longest, E character width, F filters together.
 """
 
@@ -17,19 +17,19 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from elmokit.errors import ConfigError, InputError
 from elmokit.nn.padding import sequence_lengths
 
-NO_CHAR = 0  # fills up words
-LEVELS = 2**16  # a share is told apart by so many
+NO_CHAR = 0  # padding of words
+LEVELS = 2**16  # resolution of a dropout rate
 
 
 class Dropout(nn.Module):
-    """Dropout, drawn in a quarter of the time of torch's own: with wide inputs that is a large part of a step."""
+    """Dropout that draws its mask in a quarter of torch's time, a large part of a step with wide inputs."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = check_dropout(p)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the inputs, in training with a share p of the values zero and the rest larger by as much."""
+        """Return the inputs; in training, values are zeroed with probability p and the rest scaled by 1 / (1 - p)."""
         if not self.training or self.p == 0:
             return inputs
         dropped: Tensor = _Drop.apply(inputs, self.p)  # type: ignore[no-untyped-call]
@@ -37,6 +37,8 @@ class Dropout(nn.Module):
 
 
 class _Drop(torch.autograd.Function):
+    # y = m * x / (1 - p) and dx = m * dy / (1 - p), with m = 0 for dropped values and 1 for the others.
+    # Only the mask is saved, one byte per value.
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, p: float) -> Tensor:
         ctx.dropped, ctx.scale = draw_dropped(inputs.shape, p, inputs.device), 1 / (1 - p)
@@ -57,7 +59,7 @@ class VariationalDropout(nn.Module):
         self.p = check_dropout(p)
 
     def forward(self, inputs_BTD: Tensor) -> Tensor:
-        """Return the inputs, in training with a share p of the width zero and the rest larger by as much."""
+        """Return the inputs; in training, columns are zeroed with probability p and the rest scaled by 1 / (1 - p)."""
         if not self.training or self.p == 0:
             return inputs_BTD
         num_sequences, _, width = inputs_BTD.shape
@@ -65,7 +67,7 @@ class VariationalDropout(nn.Module):
 
 
 class BiLSTM(nn.Module):
-    """An LSTM a direction, side by side."""
+    """One LSTM per direction, outputs concatenated."""
 
     def __init__(self, input_dim: int, hidden_dim: int) -> None:
         super().__init__()
@@ -82,9 +84,9 @@ class BiLSTM(nn.Module):
 
 
 class CharCNN(nn.Module):
-    """Words from their characters: embedding, dropout, convolutions, relu, and every filter's strongest answer.
+    """Word vectors from characters: embedding, dropout, convolutions, max-pooling, ReLU.
 
-    A filter looks at every window that begins on a character of the word; past the word's end it sees zeros.
+    A filter reads every window that begins on a character of the word; past the end of the word it reads zeros.
     """
 
     def __init__(self, num_chars: int, char_dim: int, filters: Sequence[tuple[int, int]], *, dropout: float) -> None:
@@ -96,7 +98,7 @@ class CharCNN(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot-uniform weights, zero biases."""
+        """Initialize weights Glorot-uniformly, biases with zeros."""
         nn.init.xavier_uniform_(self.embedding.weight)
         with torch.no_grad():
             self.embedding.weight[NO_CHAR] = 0.0
@@ -107,48 +109,48 @@ class CharCNN(nn.Module):
             nn.init.zeros_(conv.bias)
 
     def forward(self, chars_WK: Tensor) -> Tensor:
-        """Return the words' vectors, (W, F). Give each distinct word once."""
+        """Return the vectors of distinct words, (W, F)."""
         present_WK = chars_WK != NO_CHAR
         chars_WEK = self.dropout(self.embedding(chars_WK)).transpose(1, 2)
         pooled = []
         for conv in self.convs:
             assert isinstance(conv, nn.Conv1d)
-            answers_WFK = conv(functional.pad(chars_WEK, (0, conv.kernel_size[0] - 1)))
-            pooled.append(masked_max(answers_WFK.transpose(1, 2), present_WK).relu())
+            filtered_WFK = conv(functional.pad(chars_WEK, (0, conv.kernel_size[0] - 1)))
+            pooled.append(masked_max(filtered_WFK.transpose(1, 2), present_WK).relu())
         return torch.cat(pooled, dim=1)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last dimension where the mask is true; zero elsewhere, and everywhere if it is nowhere true."""
+    """Return the softmax over the last dimension where the mask is true, zero elsewhere."""
     return scores.masked_fill(~mask, float("-inf")).softmax(dim=-1).masked_fill(~mask, 0.0)
 
 
 def masked_max(inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-    """The largest values over positions, (B, D); zero for a sequence without any."""
+    """Return the maximum over positions, (B, D); zero for an empty sequence."""
     highest_BD = inputs_BTD.masked_fill(~mask_BT[:, :, None], float("-inf")).amax(dim=1)
     return highest_BD.masked_fill(~mask_BT.any(dim=1)[:, None], 0.0)
 
 
 def masked_mean(inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-    """The mean over positions, (B, D); zero for a sequence without any."""
+    """Return the mean over positions, (B, D); zero for an empty sequence."""
     total_BD = inputs_BTD.masked_fill(~mask_BT[:, :, None], 0.0).sum(dim=1)
     return total_BD / mask_BT.sum(dim=1).clamp(min=1)[:, None]
 
 
 def draw_mask(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
-    """A dropout mask of the type and on the device of ``like``: 0 with probability p, else 1 / (1 - p)."""
+    """Return a dropout mask with dtype and device of ``like``: 0 with probability p, else 1 / (1 - p)."""
     return like.new_full(shape, 1 / (1 - p)).masked_fill_(draw_dropped(shape, p, like.device), 0.0)
 
 
 def draw_dropped(shape: Sequence[int], p: float, device: torch.device) -> Tensor:
-    """True with probability p, rounded to sixteen bits: one draw is enough for four values."""
+    """Return booleans, true with probability p, rounded to 16 bits: one 64-bit draw gives four values."""
     count = math.prod(shape)
     bits = torch.empty(-(-count // 4), dtype=torch.int64, device=device).random_(-(2**63), None)
     return bits.view(torch.int16)[:count].view(*shape) < round(p * LEVELS) - LEVELS // 2
 
 
 def check_dropout(p: float) -> float:
-    """Refuse what is no share of a layer, or leaves nothing of it."""
+    """Return a dropout rate; raise ConfigError if it is outside [0, 1)."""
     if not 0 <= p < 1:
         raise ConfigError(f"a dropout of {p}; expected 0 <= dropout < 1")
     return p

@@ -1,9 +1,9 @@
-"""The coreference model's biLSTM: one gate says both what a cell keeps and what it takes in (Lee et al. 2017).
+"""BiLSTM with coupled input and forget gates, for coreference (Lee et al. 2017).
 
-Sequences are packed (see `packing`), the input half is one matrix product for all steps, and the gradients are
-written by hand: those of the weights are again one product over all steps.
+Sequences are packed (see `padding`) and the input half is one matrix product for all steps. The backward pass is
+written by hand: the gradients of the weights are one product over all steps.
 
-Shapes: N positions of all sequences, packed; B sequences; b of them alive at a step; P width of the inputs; H hidden
+Shapes: N positions of all sequences, packed; B sequences; b of them active at a step; P width of the inputs; H hidden
 width; R = 3 H gates, in blocks of keep, output and candidate; G = 4 H, the same after a block of 1 - keep, so that
 a row is one of the plain LSTM's cell. BTD are padded sequences and their width.
 """
@@ -26,10 +26,9 @@ NUM_BLOCKS = 3
 
 
 class CoupledBiLSTM(nn.Module):
-    """A layer a direction, side by side.
+    """One layer per direction, outputs concatenated.
 
-    In training a share ``dropout`` of what a step remembers of its outputs is zero, the same for all steps of a
-    sequence; what goes up is whole.
+    Dropout has one mask per sequence. It is applied to the recurrent input only, not to the outputs.
     """
 
     def __init__(self, input_dim: int, hidden_dim: int, *, dropout: float) -> None:
@@ -73,7 +72,7 @@ class CoupledLSTMLayer(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Orthonormal gate by gate, over inputs and recurrence together; the rest Glorot-uniform, as the original."""
+        """Initialize each gate orthonormally over inputs and recurrence together, the rest Glorot-uniform."""
         input_dim = self.input_weight.shape[1]
         blocks = zip(
             self.input_weight.split(self.hidden_dim), self.recurrent_weight.split(self.hidden_dim), strict=True
@@ -87,7 +86,7 @@ class CoupledLSTMLayer(nn.Module):
             nn.init.xavier_uniform_(state_H[None])
 
     def forward(self, inputs_NP: Tensor, batch_sizes: Sequence[int], drop_BH: Tensor | None) -> Tensor:
-        """Read packed rows and return the layer's outputs, (N, H); a step reads those of the last times the mask."""
+        """Return the outputs for packed rows, (N, H); a step reads the last output times the dropout mask."""
         weights = (self.input_weight, self.recurrent_weight, self.bias, self.initial_hidden, self.initial_cell)
         outputs_NH: Tensor = _Recurrence.apply(  # type: ignore[no-untyped-call]
             inputs_NP, *weights, drop_BH, batch_sizes
@@ -96,6 +95,14 @@ class CoupledLSTMLayer(nn.Module):
 
 
 class _Recurrence(torch.autograd.Function):
+    # Per step, with z = W x + U (m * h') + b and dropout mask m of the sequence:
+    #   k, o = sigmoid(z_k, z_o)    g = tanh(z_g)    c = k * c' + (1 - k) * g    h = o * tanh(c)
+    # This is a plain LSTM with the input gate i = sigmoid(-z_k), so that `cell_backward` returns dz_i and dz_f of
+    # independent gates, and dz_k = dz_f - dz_i. Given dh, from above and from the next step:
+    #   dc += dh * o * (1 - tanh(c)^2)    dz_o = dh * tanh(c) * o * (1 - o)
+    #   dz_g = dc * (1 - k) * (1 - g^2)    dz_k = dc * (c' - g) * k * (1 - k)    dc' = dc * k    dh' = m * (U^T dz)
+    # Over all steps: dW = sum of dz x^T, dU = sum of dz (m * h')^T, db = sum of dz, dx = W^T dz. What is left of dh'
+    # and dc' before the first step are the gradients of the trained initial state.
     @staticmethod
     def forward(
         ctx: Any,
@@ -111,7 +118,7 @@ class _Recurrence(torch.autograd.Function):
         num_cells = len(initial_cell_H)
         gates_NG = inputs_NP.new_empty(len(inputs_NP), 4 * num_cells)
         torch.addmm(bias_R, inputs_NP, input_weight_RP.t(), out=gates_NG[:, num_cells:])
-        # What every step reads of the one before, and what it makes of it.
+        # m * h', c and h of every step
         read_NH, cells_NH, outputs_NH = gates_NG.new_empty(3, len(gates_NG), num_cells).unbind()
         recurrent = exact_product(recurrent_weight_RH)
         hidden_bH, before_bH = (state_H.repeat(batch_sizes[0], 1) for state_H in (initial_hidden_H, initial_cell_H))
@@ -153,7 +160,7 @@ class _Recurrence(torch.autograd.Function):
             cell_backward(
                 grad_bH, gates_NG[step], cells_NH[step], before_bH, cell_grad_BH[:size], gates_grad_NG[step], None
             )
-            gates_grad_NR[step, :num_cells].sub_(gates_grad_NG[step, :num_cells])  # both gates are one
+            gates_grad_NR[step, :num_cells].sub_(gates_grad_NG[step, :num_cells])  # dz_k
             through_recurrence.write_to(hidden_grad_BH[:size], gates_grad_NR[step])
             if drop_BH is not None:
                 hidden_grad_BH[:size].mul_(drop_BH[:size])

@@ -1,4 +1,4 @@
-"""How likely a tag sequence is as a whole, and the best one that rules allow.
+"""Linear-chain CRF: likelihood of tag sequences, and Viterbi decoding under rules.
 
 Shapes: B sentences, T tokens, K tags.
 """
@@ -16,9 +16,9 @@ IMPOSSIBLE = float("-inf")
 
 
 class LinearChainCRF(nn.Module):
-    """A sequence scores the sum of its tags' emissions and of the transitions between them (Lafferty et al. 2001).
+    """Scores a sequence by the sum of its emissions and transitions (Lafferty et al. 2001).
 
-    There are no scores for the first and the last tag. Rules count when a sequence is decoded, never in the likelihood.
+    There are no scores for the first and the last tag. Rules apply to decoding, never to the likelihood.
     """
 
     def __init__(self, num_tags: int) -> None:
@@ -27,20 +27,20 @@ class LinearChainCRF(nn.Module):
         nn.init.xavier_normal_(self.transitions)
 
     def log_likelihood(self, emissions_BTK: Tensor, tags_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """The natural logarithm of the probability of each sentence's tags, (B,)."""
+        """Return the log-probability of the tags of each sentence, (B,)."""
         _check_shapes(emissions_BTK, mask_BT, len(self.transitions))
-        sequence_lengths(mask_BT)  # refuses gaps and empty sentences
-        # What stands on padding is never read: not its scores, and not its tags, which may be no tags at all.
+        sequence_lengths(mask_BT)  # rejects gaps and empty sentences
+        # Padding is never read, neither its scores nor its tags, which may be invalid.
         emissions_BTK = emissions_BTK.masked_fill(~mask_BT[:, :, None], 0.0)
         score_B = _path_scores(emissions_BTK, self.transitions, tags_BT.masked_fill(~mask_BT, 0), mask_BT)
         log_total_B = _log_total(emissions_BTK, self.transitions, mask_BT)
-        # If no path at all is possible, neither is this one: -inf, where -inf - -inf would be no number.
+        # If no path is possible, the result is -inf; -inf - -inf would be NaN.
         return score_B - log_total_B.masked_fill(log_total_B == IMPOSSIBLE, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class RuleScores:
-    """What rules add to a path's score: 0 for what they allow, -inf for what they forbid."""
+    """Rules as scores that are added to a path: 0 where allowed, -inf where forbidden."""
 
     transitions_KK: Tensor
     start_K: Tensor
@@ -48,13 +48,13 @@ class RuleScores:
 
 
 def rule_scores(rules: ViterbiRules, like: Tensor) -> RuleScores:
-    """Rules as scores of the type and on the device of ``like``."""
+    """Return rules as scores with dtype and device of ``like``."""
     allowed = (torch.from_numpy(part).to(like.device) for part in (rules.transitions_KK, rules.start_K, rules.end_K))
     return RuleScores(*[like.new_zeros(part.shape).masked_fill(~part, IMPOSSIBLE) for part in allowed])
 
 
 def viterbi_decode(scores_TK: Tensor, transitions_KK: Tensor, start_K: Tensor, end_K: Tensor) -> list[int]:
-    """The best path through one sentence's scores; -inf forbids a tag or a transition."""
+    """Return the best path through the scores of one sentence; -inf forbids a tag or a transition."""
     mask_1T = torch.ones(1, len(scores_TK), dtype=torch.bool, device=scores_TK.device)
     return decode_batch(scores_TK[None], mask_1T, transitions_KK, start_K, end_K)[0]
 
@@ -63,7 +63,7 @@ def viterbi_decode(scores_TK: Tensor, transitions_KK: Tensor, start_K: Tensor, e
 def decode_batch(
     scores_BTK: Tensor, mask_BT: Tensor, transitions_KK: Tensor, start_K: Tensor, end_K: Tensor
 ) -> list[list[int]]:
-    """The best path through every sentence's scores. Of equally good ones, the first in the order of tags."""
+    """Return the best path through the scores of every sentence; of equals, the first in the order of tags."""
     _check_shapes(scores_BTK, mask_BT, len(transitions_KK))
     lengths_B = sequence_lengths(mask_BT)
     best_BK = scores_BTK[:, 0] + start_K
@@ -90,7 +90,7 @@ def _path_scores(emissions_BTK: Tensor, transitions_KK: Tensor, tags_BT: Tensor,
 
 
 def _log_total(emissions_BTK: Tensor, transitions_KK: Tensor, mask_BT: Tensor) -> Tensor:
-    """The logarithm of the sum of exp(score) over all paths, (B,), by the forward algorithm."""
+    """Return the logarithm of the sum of exp(score) over all paths, (B,), by the forward algorithm."""
     first_BK, *others = emissions_BTK.unbind(dim=1)
     so_far_BK = first_BK
     for emitted_BK, going_B in zip(others, mask_BT[:, 1:].unbind(dim=1), strict=True):
@@ -100,7 +100,7 @@ def _log_total(emissions_BTK: Tensor, transitions_KK: Tensor, mask_BT: Tensor) -
 
 
 def _log_sum_exp(scores: Tensor) -> Tensor:
-    """Over dimension 1. Unlike torch's, its gradient is a number where every score is -inf: zero."""
+    """Return log-sum-exp over dimension 1. Unlike torch's, its gradient is zero where every score is -inf, not NaN."""
     top = scores.detach().amax(dim=1)
     top = top.masked_fill(top == IMPOSSIBLE, 0.0)
     total = (scores - top.unsqueeze(1)).exp().sum(dim=1)
@@ -112,15 +112,15 @@ def _check_shapes(scores_BTK: Tensor, mask_BT: Tensor, num_tags: int) -> None:
     if scores_BTK.shape != (*mask_BT.shape, num_tags):
         raise InputError(
             f"scores of shape {tuple(scores_BTK.shape)}, a mask of shape {tuple(mask_BT.shape)} and {num_tags} tags; "
-            "expected (sentences, tokens, tags), as the mask and the transitions have them"
+            "expected (sentences, tokens, tags), in agreement with the mask and the transitions"
         )
 
 
 def _check_possible(score_B: Tensor) -> None:
-    impossible_B = ~(score_B > IMPOSSIBLE)  # not a number, too
+    impossible_B = ~(score_B > IMPOSSIBLE)  # also NaN
     if bool(impossible_B.any()):
         row = int(impossible_B.nonzero()[0])
         raise InputError(
             f"sentence {row} of a batch has no possible tags: the best score is {float(score_B[row])}; "
-            "look for rules that leave no way through, or for scores that are not finite"
+            "check for rules that leave no path, or for scores that are not finite"
         )

@@ -1,10 +1,10 @@
-"""The reading model's biGRU, in the form of cuDNN: the reset gate comes after the recurrent product.
+"""BiGRU in cuDNN's form: the reset gate is applied after the recurrent product.
 
-Sequences are packed (see `packing`), both directions are read side by side, and the input half is one matrix product
-for all steps of both. The recurrence's gradients are written by hand: that of its weight is again one product over all
-steps, and a step back through time has no more than the recurrent product and three other operations.
+Sequences are packed (see `padding`), both directions run in the same step, and the input half is one matrix product
+for all steps of both. The backward pass is written by hand: the gradient of the recurrent weight is one product over
+all steps, and a step back in time is the recurrent product and three other operations.
 
-Shapes: S = 2 directions; N positions of all sequences, packed; B sequences; b of them alive at a step; P width of the
+Shapes: S = 2 directions; N positions of all sequences, packed; B sequences; b of them active at a step; P width of the
 inputs; H hidden width; R = 3 H gates, in blocks of reset, keep and candidate; Q = 2 R gates of both directions. BTD are
 padded sequences and their width.
 """
@@ -21,11 +21,11 @@ from elmokit.model.packing import steps_of
 from elmokit.nn.padding import plan_padded
 
 NUM_BLOCKS = 3
-INITIAL_SPREAD = 0.05  # Clark & Gardner 2018; what is further away than twice that is drawn again
+INITIAL_SPREAD = 0.05  # Clark & Gardner 2018; truncated at twice that
 
 
 class BiGRU(nn.Module):
-    """A layer a direction, side by side."""
+    """One GRU layer per direction, outputs concatenated."""
 
     def __init__(self, input_dim: int, hidden_dim: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class BiGRU(nn.Module):
         input_weight_QP, input_bias_Q = (
             torch.cat([getattr(layer, name) for layer in layers]) for name in ("input_weight", "input_bias")
         )
-        # Both directions read the inputs where they lie; only the gates, which are narrower, are turned.
+        # Both directions read the same inputs; only the gates, which are narrower, are reversed.
         gates_NQ = functional.linear(packing.pack(inputs_BTD), input_weight_QP, input_bias_Q)
         forward_NR, backward_NR = gates_NQ.chunk(2, dim=1)
         gates_SNR = torch.stack([forward_NR, packing.turn(backward_NR)])
@@ -51,7 +51,7 @@ class BiGRU(nn.Module):
 
 
 class GRULayer(nn.Module):
-    """The weights of one direction.
+    """Weights of one direction.
 
     ``reset`` and ``keep`` are sigmoids. ``candidate = tanh(from inputs + reset * (from the last output))``, and the
     output is ``keep * (the last output) + (1 - keep) * candidate``.
@@ -69,6 +69,14 @@ class GRULayer(nn.Module):
 
 
 class _Recurrence(torch.autograd.Function):
+    # With gate inputs a (from x) and u = W h' + b (from the last output h'), per step:
+    #   r = sigmoid(a_r + u_r)    k = sigmoid(a_k + u_k)    c = tanh(a_c + r * u_c)    h = k * h' + (1 - k) * c
+    # Given dh, the gradient of a step's output (from above and from the next step):
+    #   da_c = dh * (1 - k) * (1 - c^2)    du_c = da_c * r
+    #   da_k = du_k = dh * (h' - c) * k * (1 - k)
+    #   da_r = du_r = da_c * u_c * r * (1 - r) = du_c * u_c * (1 - r)
+    #   dh'  = k * dh + W^T du
+    # Over all steps: dW = sum of du h'^T, db = sum of du. The factors of dh are computed for all steps at once.
     @staticmethod
     def forward(
         ctx: Any,
@@ -80,7 +88,7 @@ class _Recurrence(torch.autograd.Function):
         num_directions, _, hidden_dim = recurrent_weight_SRH.shape
         gates_SNR = from_inputs_SNR.clone()
         recurrent_weight_SHR, recurrent_bias_S1R = recurrent_weight_SRH.mT.contiguous(), recurrent_bias_SR[:, None]
-        # What every step reads of the one before, its candidate's share of that, and what comes out.
+        # h', u_c and h of every step
         read_SNH, heard_SNH, outputs_SNH = gates_SNR.new_empty(
             3, num_directions, gates_SNR.shape[1], hidden_dim
         ).unbind()
@@ -104,7 +112,7 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, outputs_grad_SNH: Tensor) -> tuple[Tensor | None, ...]:
         recurrent_weight_SRH, gates_SNR, read_SNH, heard_SNH = ctx.saved_tensors
         reset_SNH, keep_SNH, candidate_SNH = gates_SNR.chunk(NUM_BLOCKS, dim=2)
-        # A step's gates change with its output by factors that do not depend on later steps: all at once.
+        # The factors of dh do not depend on later steps.
         to_candidate_SNH = (1 - keep_SNH) * (1 - candidate_SNH.square())
         to_keep_SNH = (read_SNH - candidate_SNH) * keep_SNH * (1 - keep_SNH)
         to_heard_SNH = to_candidate_SNH * reset_SNH
@@ -116,7 +124,7 @@ class _Recurrence(torch.autograd.Function):
         hidden_grad_SbH = read_SNH.new_zeros(num_directions, 0, hidden_dim)
         for step in reversed(list(steps_of(ctx.batch_sizes))):
             grad_SbH = grad_SNH[:, step]
-            grad_SbH[:, : hidden_grad_SbH.shape[1]] += hidden_grad_SbH  # some sequences begin here, from their end
+            grad_SbH[:, : hidden_grad_SbH.shape[1]] += hidden_grad_SbH  # none from sequences that end here
             torch.mul(factors_SN3H[:, step], grad_SbH[:, :, None], out=recurrent_grad_SN3H[:, step])
             hidden_grad_SbH = torch.baddbmm(
                 keep_SNH[:, step] * grad_SbH, recurrent_grad_SNR[:, step], recurrent_weight_SRH

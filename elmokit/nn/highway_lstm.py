@@ -1,9 +1,9 @@
-"""The deep encoder for semantic roles: LSTM layers in turning directions with highway gates (He et al. 2017).
+"""Deep LSTM with highway gates and alternating directions, for semantic roles (He et al. 2017).
 
-Sequences are packed (see `packing`), the input half of a layer is one matrix product for all its steps, and its
-gradients are written by hand: those of the weights are again one product over all steps.
+Sequences are packed (see `padding`) and the input half of a layer is one matrix product for all its steps. The backward
+pass is written by hand: the gradients of the weights are one product over all steps.
 
-Shapes: N positions of all sequences, packed; B sequences; b of them alive at a step; P width of a layer's inputs;
+Shapes: N positions of all sequences, packed; B sequences; b of them active at a step; P width of a layer's inputs;
 H hidden width; G = 6 H gates, in blocks of input, forget, output, candidate, highway gate and highway input; the
 first 5 blocks, R = 5 H, have a recurrent half. BTD are padded sequences and their width.
 """
@@ -28,10 +28,10 @@ NUM_INPUT_BLOCKS, NUM_RECURRENT_BLOCKS = 6, 5
 
 
 class HighwayLSTM(nn.Module):
-    """A stack of layers that read left to right, right to left, and so on.
+    """Stack of layers that read left to right, right to left, and so on.
 
-    In training a share ``dropout`` of every layer's outputs is zero, the same for all steps of a sequence: both
-    for the next step and for the next layer, as in deep_srl.
+    Dropout has one mask per sequence and layer. It is applied to the outputs, for the next step and for the next
+    layer, as in deep_srl.
     """
 
     def __init__(self, input_dim: int, hidden_dim: int, *, num_layers: int, dropout: float) -> None:
@@ -55,7 +55,7 @@ class HighwayLSTM(nn.Module):
 
 
 class HighwayLSTMLayer(nn.Module):
-    """One layer; the highway gate mixes what an LSTM puts out with a linear function of the layer's input.
+    """One layer; the highway gate interpolates between the LSTM's output and a linear function of the input.
 
     The forget gate's +1 is added at run time, as in `elmokit.model.lstm`.
     """
@@ -70,14 +70,14 @@ class HighwayLSTMLayer(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Every block orthogonal by itself, biases zero."""
+        """Initialize every block orthogonally, biases with zeros."""
         for weight in (self.input_weight, self.recurrent_weight):
             for block in weight.split(self.hidden_dim):
                 nn.init.orthogonal_(block)
         nn.init.zeros_(self.bias)
 
     def forward(self, inputs_NP: Tensor, batch_sizes: Sequence[int], drop_BH: Tensor | None) -> Tensor:
-        """Read packed rows and return what the layer puts out, (N, H), times the mask of every sequence."""
+        """Return the outputs for packed rows, (N, H), times the dropout mask of their sequence."""
         outputs_NH: Tensor = _Recurrence.apply(  # type: ignore[no-untyped-call]
             inputs_NP, self.input_weight, self.recurrent_weight, self.bias, drop_BH, batch_sizes
         )
@@ -85,6 +85,15 @@ class HighwayLSTMLayer(nn.Module):
 
 
 class _Recurrence(torch.autograd.Function):
+    # Per step, with gate inputs z = W x + U h' + b (no U for the linear input l) and dropout mask m of the sequence:
+    #   i, f, o, r = sigmoid(z_i, z_f + 1, z_o, z_r)    g = tanh(z_g)    l = z_l
+    #   c = f * c' + i * g    s = o * tanh(c)    h = m * (r * s + (1 - r) * l)
+    # Given dh, from above and from the next step, and e = m * dh:
+    #   dz_l = e * (1 - r)    dz_r = e * (s - l) * r * (1 - r)    ds = e * r
+    #   dc += ds * o * (1 - tanh(c)^2)    dz_o = ds * tanh(c) * o * (1 - o)        (`cell_backward`, as for any LSTM)
+    #   dz_i = dc * g * i * (1 - i)    dz_f = dc * c' * f * (1 - f)    dz_g = dc * i * (1 - g^2)    dc' = dc * f
+    #   dh' = U^T dz
+    # Over all steps: dW = sum of dz x^T, dU = sum of dz h'^T, db = sum of dz, dx = W^T dz.
     @staticmethod
     def forward(
         ctx: Any,
@@ -138,7 +147,7 @@ class _Recurrence(torch.autograd.Function):
         gates_grad_NG = torch.empty_like(gates_NG)
         highway_NH, linear_NH = gates_NG[:, 4 * num_cells : num_recurrent], gates_NG[:, num_recurrent:]
         slope_NH = (squashed_NH - linear_NH) * highway_NH * (1 - highway_NH)
-        mixed_grad_NH = torch.empty_like(outputs_NH)  # at the mix of highway and LSTM, past the dropout
+        mixed_grad_NH = torch.empty_like(outputs_NH)  # e, before the highway gate
         hidden_grad_BH = outputs_NH.new_zeros(ctx.batch_sizes[0], num_cells)
         cell_grad_BH = torch.zeros_like(hidden_grad_BH)
         start_BH = torch.zeros_like(hidden_grad_BH)
@@ -176,6 +185,6 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _recurrent_grad(gates_grad_NR: Tensor, outputs_NH: Tensor, steps: Sequence[slice]) -> Tensor:
-    """One product over all steps but the first, which reads zeros."""
+    """Return dU, one product over all steps except the first, which reads zeros."""
     read = [outputs_NH[before][: now.stop - now.start] for before, now in pairwise(steps)]
     return gates_grad_NR[steps[0].stop :].t() @ torch.cat([outputs_NH[:0], *read])

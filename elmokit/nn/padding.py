@@ -1,7 +1,7 @@
-"""Sequences between padded batches and the packed rows that recurrences read.
+"""Conversion between padded batches and the packed rows that recurrences read.
 
-Packed, positions are time-major with the longest sequence first, so that step t is the next ``batch_sizes[t]``
-rows and no work is done on padding. A backward reader gets the same rows with every sequence turned around.
+Packed positions are time-major with the longest sequence first: step t is the next ``batch_sizes[t]`` rows, and no work
+is done on padding. The backward direction reads the same rows with every sequence reversed.
 
 Shapes: B sequences, T positions of the longest, N positions of all of them, D width.
 """
@@ -17,25 +17,25 @@ from elmokit.model.packing import invert, plan_packing
 
 @dataclass(frozen=True)
 class PaddedPacking:
-    """Where the positions of one padded batch lie when they are packed."""
+    """Packing of one padded batch."""
 
-    batch_sizes: list[int]  # sequences still going at every step
+    batch_sizes: list[int]  # sequences active at every step
     shape_BT: torch.Size
     forward_N: Tensor  # padded position, of B x T, at every packed position
-    turn_N: Tensor  # packed position that changes places with every packed position when sequences are turned around
+    turn_N: Tensor  # packed position that every packed position moves to when sequences are reversed
 
     def pack(self, inputs_BTD: Tensor) -> Tensor:
-        """The positions of a padded batch, packed, read left to right: (N, D)."""
+        """Return the packed positions of a padded batch, left to right, (N, D)."""
         if inputs_BTD.shape[:2] != self.shape_BT:
             raise InputError(f"sequences of shape {tuple(inputs_BTD.shape)} with a mask of {tuple(self.shape_BT)}")
         return inputs_BTD.flatten(0, 1).index_select(0, self.forward_N)
 
     def turn(self, packed_ND: Tensor) -> Tensor:
-        """The same rows with every sequence the other way around."""
+        """Return the rows with every sequence reversed."""
         return packed_ND.index_select(0, self.turn_N)
 
     def unpack(self, packed_ND: Tensor) -> Tensor:
-        """Packed rows, read left to right, as a padded batch, zero on padding: (B, T, D)."""
+        """Return packed rows, left to right, as a padded batch, (B, T, D), zero on padding."""
         flat_PD = packed_ND.new_zeros(self.shape_BT.numel(), packed_ND.shape[1])
         return flat_PD.index_copy(0, self.forward_N, packed_ND).view(*self.shape_BT, -1)
 
@@ -54,7 +54,7 @@ def plan_padded(mask_BT: Tensor) -> PaddedPacking:
 
 
 def sequence_lengths(mask_BT: Tensor) -> Tensor:
-    """How long every sequence is, (B,); refuse a mask with a gap or an empty sequence."""
+    """Return the length of every sequence, (B,); reject a mask with a gap or an empty sequence."""
     if mask_BT.ndim != 2 or mask_BT.dtype != torch.bool:
         raise InputError(
             f"a mask of {mask_BT.dtype} and shape {tuple(mask_BT.shape)}; expected torch.bool of (sequences, positions)"

@@ -1,9 +1,9 @@
-"""A feed-forward network that scores things made of several parts, without ever setting the parts side by side.
+"""Feed-forward scorer of items made of several parts, which are never concatenated.
 
-Its first layer is linear: ``W [a; b] = W_a a + W_b b``. Where many things share few parts, such as spans that begin at
-the same token, every part is multiplied once by its piece of the weights, and the results are added up.
+The first layer is linear: ``W [a; b] = W_a a + W_b b``. Where many items share few parts, such as spans that begin at
+the same token, every part is multiplied once by its block of the weights, and the products are added.
 
-Shapes: N things, H hidden width.
+Shapes: N items, H hidden width.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from elmokit.nn.basic import check_dropout, draw_dropped
 
 
 class SplitFFNN(nn.Module):
-    """Hidden layers with relu and dropout, then one score a thing."""
+    """Hidden layers with ReLU and dropout, then one score per item."""
 
     def __init__(self, part_dims: Sequence[int], hidden_dims: Sequence[int], *, dropout: float) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class SplitFFNN(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot-uniform weights, each layer as the one matrix that it is; zero biases."""
+        """Initialize weights Glorot-uniformly, each layer as one matrix, and biases with zeros."""
         for layer in (*self.layers, self.score):
             assert isinstance(layer, nn.Linear)
             nn.init.xavier_uniform_(layer.weight)
@@ -38,17 +38,17 @@ class SplitFFNN(nn.Module):
 
     @property
     def pieces(self) -> tuple[Tensor, ...]:
-        """The first layer's weights for every part, each (H, width of the part)."""
+        """Blocks of the first layer's weights, one per part, each (H, width of the part)."""
         pieces: tuple[Tensor, ...] = self._first.weight.split(self.part_dims, dim=1)
         return pieces
 
     @property
     def bias(self) -> Tensor:
-        """What the first layer adds to the parts' sum, (H,)."""
+        """Bias of the first layer, (H,)."""
         return self._first.bias
 
     def forward(self, first_NH: Tensor) -> Tensor:
-        """The scores of things, (N,), from the sum of their parts, each times its piece, and of the bias."""
+        """Return the scores of items, (N,), from their first layer before the ReLU: products of the parts, and bias."""
         hidden_NH = self._activate(first_NH)
         for layer in self.layers[1:]:
             hidden_NH = self._activate(layer(hidden_NH))
@@ -69,10 +69,11 @@ class SplitFFNN(nn.Module):
 
 
 class _ReluDropout(torch.autograd.Function):
-    """Relu, then dropout. There are so many pairs that torch's own takes as long as the products before it.
+    """ReLU, then dropout. For all pairs of spans, torch's own takes as long as the matrix products."""
 
-    What is positive in the end is what has a gradient.
-    """
+    # y = m * max(x, 0) / (1 - p), with m = 0 for dropped values and 1 for the others.
+    # dx = dy / (1 - p) where y > 0, else 0: y is positive exactly where x is positive and not dropped, so that
+    # neither x nor m is saved.
 
     @staticmethod
     def forward(ctx: Any, sums_NH: Tensor, rate: float) -> Tensor:
