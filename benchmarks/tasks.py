@@ -31,9 +31,9 @@ from elmokit.tasks.batches import TrainingBatches, prefetched
 from elmokit.tasks.materials import TaskData, all_sequences, gather_materials
 from elmokit.tasks.names import get_task
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.saved import build_model
-from elmokit.tasks.state import START, Learner
+from elmokit.tasks.state import START, TaskState
 from elmokit.tasks.task import Batch
+from elmokit.tasks.task_model import build_task_model
 
 GOAL = 1.3
 FEW = 400  # examples to read, unless the steps need more
@@ -44,12 +44,12 @@ class Arm:
     """The timed part of a run."""
 
     batches: Iterator[Batch[Any]]
-    learner: Learner
+    state: TaskState
 
     def seconds_of_a_step(self) -> float:
         """Take the next step; return its seconds."""
         start = time.perf_counter()
-        self.learner.learn(next(self.batches))
+        self.state.train_step(next(self.batches))
         return time.perf_counter() - start
 
 
@@ -58,11 +58,11 @@ def make_arm(dataset: DataSet, recipe: TaskRecipe, data: TaskData, layers_dir: P
     materials = gather_materials(task, recipe, data, layers_dir)
     if materials.layers is not None:
         materials.layers.add(all_sequences(task, materials.train))
-    batches = TrainingBatches(task, materials.train, materials.labels, materials.columns, recipe.training)
     with seeded(recipe.training.seed, START):
-        model = build_model(task, recipe, materials.labels, materials.columns)
-    learner = Learner(model, recipe.training, steps_per_epoch=batches.per_epoch, metric=task.metric)
-    return Arm(prefetched(batches.make, count()), learner)
+        model = build_task_model(task, recipe, materials.labels, materials.columns)
+    batches = TrainingBatches(model, materials.train)
+    state = TaskState(model.module, recipe.training, steps_per_epoch=batches.per_epoch, metric=task.metric)
+    return Arm(prefetched(batches.make, count()), state)
 
 
 def measure(dataset: DataSet, arguments: argparse.Namespace, layers_dir: Path) -> Row:

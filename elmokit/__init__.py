@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from elmokit.model.bilm import BiLM
     from elmokit.model.scalar_mix import ScalarMix
     from elmokit.score.scoring import Scorer
+    from elmokit.tasks.saved import load_task
+    from elmokit.tasks.task_model import TaskModel, TaskPrediction
+    from elmokit.tasks.training import train_task
 
 __version__ = "0.1.0"
 
@@ -43,8 +46,12 @@ __all__ = [
     "OutputError",
     "ScalarMix",
     "Scorer",
+    "TaskModel",
+    "TaskPrediction",
     "WeightsError",
     "__version__",
+    "load_task",
+    "train_task",
 ]
 
 _HOMES = {
@@ -64,7 +71,11 @@ _HOMES = {
     "OutputError": "elmokit.errors",
     "ScalarMix": "elmokit.model.scalar_mix",
     "Scorer": "elmokit.score.scoring",
+    "TaskModel": "elmokit.tasks.task_model",
+    "TaskPrediction": "elmokit.tasks.task_model",
     "WeightsError": "elmokit.errors",
+    "load_task": "elmokit.tasks.saved",
+    "train_task": "elmokit.tasks.training",
 }
 
 # Hidden from the type checker, which would otherwise take every misspelt name for an export.

@@ -129,7 +129,7 @@ def parse_config(kind: type[Config], values: Mapping[str, Any], *, source: str) 
         raise ConfigError(f"{source}: {faults}") from None
 
 
-def read_recipe(kind: type[Config], path: str | Path, overrides: Sequence[str]) -> Config:
+def read_recipe(kind: type[Config], path: str | Path, overrides: Sequence[str] | Mapping[str, Any]) -> Config:
     """Read a TOML file as a ``kind``, some of its values replaced by ``key.sub=value``.
 
     A value is read as TOML, or else taken as text. ``none`` stands for nothing, for which TOML has no word.
@@ -145,9 +145,16 @@ def read_recipe(kind: type[Config], path: str | Path, overrides: Sequence[str]) 
         raise ConfigError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); re-encode the file") from None
     except tomllib.TOMLDecodeError as error:  # names line and column
         raise ConfigError(f"{path}: not TOML: {error}") from None
-    for override in overrides:
-        _override(values, override)
-    return parse_config(kind, _without_none(values), source=" ".join([str(path), *overrides]))
+    changes = parse_overrides(overrides)
+    for key, value in changes.items():
+        _set(values, key, value)
+    shown = [f"{key}={value}" for key, value in changes.items()]
+    return parse_config(kind, _without_none(values), source=" ".join([str(path), *shown]))
+
+
+def parse_overrides(overrides: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """Return overrides of a recipe by their dotted keys; ``key.sub=value`` strings are parsed, a mapping is copied."""
+    return dict(overrides if isinstance(overrides, Mapping) else map(_parse_override, overrides))
 
 
 def find_recipe(name: str, *, folder: str = "") -> Path:
@@ -162,20 +169,26 @@ def find_recipe(name: str, *, folder: str = "") -> Path:
     return known[name]
 
 
-def _override(values: dict[str, Any], override: str) -> None:
+def _parse_override(override: str) -> tuple[str, Any]:
     key, equals, text = override.partition("=")
-    *tables, name = key.strip().split(".")
-    if not (equals and name and all(tables)):
+    if not equals:
         raise ConfigError(f"{override!r} does not change a recipe; expected key.sub=value, as in training.epochs=3")
-    for table in tables:
-        values = values.setdefault(table, {})
-        if not isinstance(values, dict):
-            raise ConfigError(f"{override!r}: {table} is a value in the recipe, and has nothing below it")
     try:
         read = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         read = {}
-    values[name] = read["value"] if list(read) == ["value"] else text.strip()
+    return key.strip(), read["value"] if list(read) == ["value"] else text.strip()
+
+
+def _set(values: dict[str, Any], key: str, value: Any) -> None:
+    *tables, name = key.split(".")
+    if not (name and all(tables)):
+        raise ConfigError(f"{key!r} does not change a recipe; expected key.sub=value, as in training.epochs=3")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"{key!r}: {table} is a value in the recipe, and has nothing below it")
+    values[name] = value
 
 
 def _without_none(value: Any) -> Any:

@@ -23,9 +23,8 @@ from elmokit.analysis.table1_summary import ARM_TITLES, NOTHING, as_table, summa
 from elmokit.atomic import atomic_file
 from elmokit.errors import ElmokitError, InputError
 from elmokit.runs.provenance import gather_facts, shown_word
-from elmokit.tasks.evaluation import predict
 from elmokit.tasks.names import get_task
-from elmokit.tasks.saved import SharedParts, load_task_model
+from elmokit.tasks.saved import SharedParts, load_task
 from elmokit.text.lines import read_lines
 
 MIN_LETTERS = 40
@@ -163,8 +162,8 @@ def score_parts(one: TestSet, arm: str, parts: Mapping[str, Sequence[int]], runs
     found: dict[str, dict[int, float]] = {name: {} for name in parts}
     for number, folder in enumerate(folders):
         print(f"{one.dataset.name}, {arm}, {folder.parent.name}", file=sys.stderr, flush=True)
-        saved = load_task_model(folder, expected_task=task, shared=shared)
-        predictions = predict(task, saved.model, saved.columns, saved.labels, one.examples, batch_size=BATCH_SIZE)
+        model = load_task(folder, expected_task=task, shared=shared)
+        predictions = model.predict_examples(one.examples, batch_size=BATCH_SIZE)
         for name, part in parts.items():
             if part:
                 scores = task.score([one.examples[place] for place in part], [predictions[place] for place in part])

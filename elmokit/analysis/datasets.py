@@ -1,6 +1,6 @@
-"""The data of our Table 1: which files, and how they are divided where they come in one piece.
+"""Datasets of our Table 1: their files, and splits where they have none.
 
-They stand in for the paper's sets, which are not free. A table says which data it used.
+They replace the paper's datasets, which are not free. A table names the data it used.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,35 +16,35 @@ from elmokit.tasks.materials import TaskData, read_data
 from elmokit.tasks.squad import hold_out_contexts
 from elmokit.tasks.task import AnyTask
 
-PACKED = ("", ".xz", ".gz")  # how a file's name may go on
+PACKED = ("", ".xz", ".gz")  # suffixes of a file's name
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A row of the table."""
+    """Row of the table."""
 
     name: str
-    """On the command line, and of the folder of its runs."""
+    """Name on the command line, and of the folder of its runs."""
     task: str
     title: str
     metric: str
-    """The task's own, by which its models are chosen and compared."""
+    """The task's metric, by which its models are selected and compared."""
     files: tuple[str, ...]
-    """Below the data's folder."""
+    """Paths below the data folder."""
     read: Callable[..., TaskData]
     """(task, path of every file) -> examples."""
     split: str
-    """How it is divided, in words."""
+    """Description of the split."""
 
     def find_files(self, data_dir: Path) -> list[Path]:
-        """Where the files are, packed or not."""
+        """Return the paths of the files, compressed or not."""
         found = []
         for name in self.files:
             paths = [data_dir / f"{name}{end}" for end in PACKED]
             existing = [path for path in paths if path.is_file()]
             if not existing:
                 raise InputError(
-                    f"{data_dir}: has no {name} (or {' or '.join(PACKED[1:])} of it), which is data of {self.name}; "
+                    f"{data_dir}: has no {name} (or {' or '.join(PACKED[1:])} of it), a file of {self.name}; "
                     "put it there, or choose other rows with --tasks"
                 )
             found.append(existing[0])
@@ -130,7 +130,7 @@ DATASETS = (
 
 
 def choose_datasets(names: Sequence[str]) -> list[DataSet]:
-    """The rows of these names, or of all tasks of these names, in the table's order; all of them if there are none."""
+    """Return the rows with these names or tasks, in the table's order; all rows if there are no names."""
     unknown = [name for name in names if not any(name in (one.name, one.task) for one in DATASETS)]
     if unknown:
         known = ", ".join(one.name for one in DATASETS)

@@ -1,22 +1,24 @@
-"""Table 1 in numbers and words: means over seeds, error reductions, a page of Markdown, every run as JSON.
+"""Summary of Table 1: means over seeds, error reductions, a page of Markdown, every run as JSON.
 
-A mean over fewer seeds than were asked for says so wherever it is shown.
+A mean over fewer seeds than requested is always shown with their number.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, stdev
 
 from elmokit.analysis.datasets import DataSet
-from elmokit.analysis.table1 import ARMS, BASELINE, ELMO, read_facts, read_inputs, read_result, run_folder
+from elmokit.analysis.table1 import ARMS, BASELINE, ELMO, FinishedRun, read_inputs, read_run, run_folder
 from elmokit.errors import InputError
-from elmokit.tasks.loop import RESULT
 from elmokit.tasks.progress import Finished
 
-Results = Mapping[tuple[str, str, int], Finished]
-"""(name of the data set, arm, seed) -> how the run ended, of all that are finished."""
+Key = tuple[str, str, int]
+"""Name of the dataset, arm, seed."""
+Results = Mapping[Key, Finished]
+Runs = Mapping[Key, FinishedRun]
 
 NOTHING = "-"
 ARM_TITLES = {"baseline": "baseline", "untrained": "+ untrained", "elmo": "+ ELMo"}
@@ -35,36 +37,43 @@ baseline's distance to 100. Seconds are of the clock, whatever else ran beside. 
 Wikipedia: a biLM that learned from Wikipedia may have read them, though not what is asked of them."""
 
 
-def read_results(run_dir: Path, datasets: Sequence[DataSet], *, num_seeds: int) -> Results:
-    """The runs of a table that are finished."""
-    read_inputs(run_dir)  # refuses a folder without a table
-    results: dict[tuple[str, str, int], Finished] = {}
+def read_runs(run_dir: Path, datasets: Sequence[DataSet], *, num_seeds: int) -> Runs:
+    """Return the finished runs of a table."""
+    read_inputs(run_dir)  # rejects a folder without a table
+    runs: dict[Key, FinishedRun] = {}
     for dataset in datasets:
+        of_row: dict[Path, FinishedRun] = {}
         for arm in ARMS:
             for seed in range(num_seeds):
-                finished = read_result(run_folder(run_dir, dataset, arm, seed))
-                if finished is not None:
-                    results[dataset.name, arm, seed] = finished
-        _check_alike([run_folder(run_dir, dataset, *key[1:]) for key in results if key[0] == dataset.name])
-    return results
+                folder = run_folder(run_dir, dataset, arm, seed)
+                run = read_run(folder)
+                if run is not None:
+                    runs[dataset.name, arm, seed] = of_row[folder] = run
+        _check_alike(of_row)
+    return runs
+
+
+def scores_of(runs: Runs) -> Results:
+    """Return the results without metadata, as the table of scores needs them."""
+    return {key: run.finished for key, run in runs.items()}
 
 
 def row_cells(dataset: DataSet, results: Results, *, num_seeds: int) -> list[str]:
-    """The scores of the three arms on test data, and the error reduction."""
+    """Return the test scores of the three arms, and the error reduction."""
     scores = {arm: arm_scores(dataset, arm, results) for arm in ARMS}
     cells = [summarize(scores[arm], num_seeds=num_seeds) for arm in ARMS]
     return [*cells, error_reduction(scores[BASELINE], scores[ELMO], num_seeds=num_seeds)]
 
 
 def arm_scores(dataset: DataSet, arm: str, results: Results, *, on_dev: bool = False) -> dict[int, float]:
-    """The score of every seed that is finished."""
+    """Return the score of every finished seed."""
     found = {seed: one for (name, its_arm, seed), one in results.items() if (name, its_arm) == (dataset.name, arm)}
     parts = {seed: one.dev if on_dev else one.test for seed, one in found.items()}
     return {seed: part[dataset.metric] for seed, part in sorted(parts.items()) if part is not None}
 
 
 def summarize(scores: Mapping[int, float], *, num_seeds: int) -> str:
-    """The mean and the standard deviation: ``61.20 ± 0.35``; with the number of seeds, if these are not all."""
+    """Return mean and standard deviation: ``61.20 ± 0.35``; with the number of seeds if some are missing."""
     if not scores:
         return NOTHING
     percents = [100 * score for score in scores.values()]
@@ -73,7 +82,7 @@ def summarize(scores: Mapping[int, float], *, num_seeds: int) -> str:
 
 
 def error_reduction(baseline: Mapping[int, float], elmo: Mapping[int, float], *, num_seeds: int) -> str:
-    """How much of the baseline's error is gone with ELMo, over the seeds that both have."""
+    """Return the share of the baseline's error that ELMo removes, over the seeds that both have."""
     seeds = baseline.keys() & elmo.keys()
     if not seeds:
         return NOTHING
@@ -84,7 +93,7 @@ def error_reduction(baseline: Mapping[int, float], elmo: Mapping[int, float], *,
 
 
 def verdict(datasets: Sequence[DataSet], results: Results) -> str:
-    """In words: which rows are not above their baseline with ELMo, and how long all runs took."""
+    """Return in words which rows ELMo does not improve, and the time of all runs."""
     compared, below = [], []
     for dataset in datasets:
         before, after = (arm_scores(dataset, arm, results) for arm in (BASELINE, ELMO))
@@ -96,24 +105,22 @@ def verdict(datasets: Sequence[DataSet], results: Results) -> str:
     found = f"With ELMo {len(compared) - len(below)} of {len(compared)} rows are above their baselines in the mean"
     found += f"; not above: {', '.join(below)}." if below else "."
     hours = sum(one.seconds for one in results.values()) / 3600
-    return f"{found} The {len(results)} finished runs learned for {hours:.1f} hours, all taken together."
+    return f"{found} The {len(results)} finished runs trained for {hours:.1f} hours in total."
 
 
 def to_markdown(
     run_dir: Path,
     datasets: Sequence[DataSet],
-    results: Results,
+    runs: Runs,
     *,
     num_seeds: int,
     facts: Mapping[str, str],
     notes: Sequence[str],
     runs_file: str,
 ) -> str:
-    """The table as a page to keep. ``facts`` are of the machine and the command; ``runs_file`` has `to_json_lines`."""
-    inputs = read_inputs(run_dir)
-    of_runs = [
-        read_facts(run_folder(run_dir, dataset, arm, seed)) for dataset, arm, seed in _finished(datasets, results)
-    ]
+    """Return the table as a page. ``facts`` are of this machine and command; ``runs_file`` has `to_json_lines`."""
+    inputs, results = read_inputs(run_dir), scores_of(runs)
+    of_runs = [runs[key].facts for key in _in_order(datasets, runs)]
     facts = {
         **facts,
         **{
@@ -132,24 +139,23 @@ def to_markdown(
         _scores_table(datasets, results, num_seeds=num_seeds),
         verdict(datasets, results),
         "## Data",
-        _data_table(run_dir, datasets, results, inputs),
+        _data_table(datasets, runs, inputs),
         "## Runs",
-        _runs_table(run_dir, datasets, results, num_seeds=num_seeds),
+        _runs_table(datasets, runs, num_seeds=num_seeds),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def to_json_lines(run_dir: Path, datasets: Sequence[DataSet], results: Results) -> str:
-    """What the table is made from, and then every finished run, an object a line; of paths only the names."""
+def to_json_lines(run_dir: Path, datasets: Sequence[DataSet], runs: Runs) -> str:
+    """Return the inputs of the table, then every finished run, as one JSON object per line; paths are cut to names."""
     lines: list[dict[str, object]] = [{"inputs": read_inputs(run_dir)}]
-    for dataset, arm, seed in _finished(datasets, results):
-        folder = run_folder(run_dir, dataset, arm, seed)
-        result = json.loads((folder / RESULT).read_bytes())
+    for name, arm, seed in _in_order(datasets, runs):
+        run = runs[name, arm, seed]
+        result = deepcopy(run.result)
         for part, key in (("words", "file"), ("elmo", "model")):
             if result["recipe"][part][key] is not None:
                 result["recipe"][part][key] = Path(result["recipe"][part][key]).name
-        facts = asdict(read_facts(folder))
-        lines.append({"row": dataset.name, "arm": arm, "seed": seed, "facts": facts, "result": result})
+        lines.append({"row": name, "arm": arm, "seed": seed, "facts": asdict(run.facts), "result": result})
     return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
 
 
@@ -160,50 +166,48 @@ def _scores_table(datasets: Sequence[DataSet], results: Results, *, num_seeds: i
     )
 
 
-def _data_table(run_dir: Path, datasets: Sequence[DataSet], results: Results, inputs: Mapping[str, str]) -> str:
+def _data_table(datasets: Sequence[DataSet], runs: Runs, inputs: Mapping[str, str]) -> str:
     rows = []
     for dataset in datasets:
-        folders = [run_folder(run_dir, *key) for key in _finished([dataset], results)]
-        sizes = {(one.num_train, one.num_dev, one.num_test) for one in map(read_facts, folders)}
+        facts = [runs[key].facts for key in _in_order([dataset], runs)]
+        sizes = {(one.num_train, one.num_dev, one.num_test) for one in facts}
         counts = [_distinct(f"{number:,}" for number in numbers) for numbers in zip(*sorted(sizes), strict=True)]
         files = inputs.get(f"data of {dataset.name}", NOTHING)
         rows.append([dataset.title, dataset.split, *(counts or [NOTHING] * 3), files])
     return as_table(["data", "split", "train", "dev", "test", "files"], rows)
 
 
-def _runs_table(run_dir: Path, datasets: Sequence[DataSet], results: Results, *, num_seeds: int) -> str:
-    rows = []
+def _runs_table(datasets: Sequence[DataSet], runs: Runs, *, num_seeds: int) -> str:
+    results, rows = scores_of(runs), []
     for dataset in datasets:
         for arm in ARMS:
-            keys = [key for key in _finished([dataset], results) if key[1] == arm]
-            runs = [results[dataset.name, arm, seed] for _, _, seed in keys]
-            parameters = _distinct(f"{read_facts(run_folder(run_dir, *key)).num_parameters:,}" for key in keys)
+            of_arm = [runs[key] for key in _in_order([dataset], runs) if key[1] == arm]
+            parameters = _distinct(f"{run.facts.num_parameters:,}" for run in of_arm)
             dev = summarize(arm_scores(dataset, arm, results, on_dev=True), num_seeds=num_seeds)
             each = ", ".join(f"{100 * score:.2f}" for score in arm_scores(dataset, arm, results).values())
-            seconds = f"{mean(run.seconds for run in runs):,.0f}" if runs else NOTHING
+            seconds = f"{mean(run.finished.seconds for run in of_arm):,.0f}" if of_arm else NOTHING
             rows.append([dataset.title, ARM_TITLES[arm], parameters or NOTHING, dev, each or NOTHING, seconds])
-    return as_table(["data", "arm", "parameters learned", "dev", "test, each seed", "seconds of learning"], rows)
+    return as_table(["data", "arm", "trained parameters", "dev", "test, each seed", "seconds of training"], rows)
 
 
-def _finished(datasets: Sequence[DataSet], results: Results) -> list[tuple[DataSet, str, int]]:
-    """Data set, arm and seed of the finished runs, in the table's order."""
-    named = {dataset.name: dataset for dataset in datasets}
-    keys = sorted((key for key in results if key[0] in named), key=lambda key: (ARMS.index(key[1]), key[2]))
-    return [(dataset, arm, seed) for dataset in datasets for name, arm, seed in keys if name == dataset.name]
+def _in_order(datasets: Sequence[DataSet], runs: Runs) -> list[Key]:
+    """Return the keys of the finished runs in the table's order."""
+    keys = sorted(runs, key=lambda key: (ARMS.index(key[1]), key[2]))
+    return [key for dataset in datasets for key in keys if key[0] == dataset.name]
 
 
-def _check_alike(folders: Sequence[Path]) -> None:
-    """Refuse to set runs side by side that differ in more than their seed, and whether ELMo has learned anything."""
+def _check_alike(runs: Mapping[Path, FinishedRun]) -> None:
+    """Reject runs of a row, by their folders, that differ in more than the seed and whether ELMo was trained."""
     firsts: dict[bool | None, tuple[Path, dict[str, object]]] = {}
-    for folder in folders:
-        recipe = json.loads((folder / RESULT).read_bytes())["recipe"]
+    for folder, run in runs.items():
+        recipe = deepcopy(run.result["recipe"])
         elmo, reads_elmo = recipe["elmo"], recipe["elmo"]["place"] != "none"
         del recipe["training"]["seed"], elmo["model"], elmo["untrained"], recipe["words"]["file"]
         for kind, compared in ((reads_elmo, recipe), (None, {**recipe, "elmo": None})):
             first, expected = firsts.setdefault(kind, (folder, compared))
             if compared != expected:
                 raise InputError(
-                    f"{folder}: is a run of another recipe than {first}, so the two cannot be compared; "
+                    f"{folder}: has another recipe than {first}, so the two cannot be compared; "
                     "remove the older ones, and run the table again without --only-print"
                 )
 
@@ -213,11 +217,11 @@ def _if_fewer(num_found: int, num_seeds: int) -> str:
 
 
 def _distinct(values: Iterable[str]) -> str:
-    """Each value once, in the order of their first occurrence."""
+    """Return each value once, in the order of first occurrence."""
     return "; ".join(dict.fromkeys(values))
 
 
 def as_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of Markdown."""
+    """Return a table of Markdown."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

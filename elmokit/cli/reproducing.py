@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from elmokit.analysis.datasets import DataSet
     from elmokit.analysis.table1 import Failed, TableRun
-    from elmokit.analysis.table1_summary import Results
+    from elmokit.analysis.table1_summary import Runs
     from elmokit.cli.table_display import TableDisplay
     from elmokit.tasks.progress import Entry
     from elmokit.tasks.recipe import TaskRecipe
@@ -84,8 +84,7 @@ def table1(
     """
     keep_freed_memory()
     from elmokit.analysis.datasets import choose_datasets
-    from elmokit.analysis.table1 import read_result
-    from elmokit.analysis.table1_summary import read_results
+    from elmokit.analysis.table1_summary import read_runs
 
     if save is not None and not save.absolute().parent.is_dir():  # checked now, not after a night of training
         raise OutputError(f"{save}: there is no folder {save.parent}; make it first, or write elsewhere")
@@ -93,16 +92,20 @@ def table1(
         raise InputError("--note is a paragraph of the page that --save writes; add --save FILE.md")
     datasets = choose_datasets([name for name in tasks.split(",") if name])
     if only_print:
-        results = read_results(run_dir, datasets, num_seeds=seeds)
-        _show(datasets, results, run_dir, num_seeds=seeds, save=save, notes=note or [])
+        _show(
+            datasets,
+            read_runs(run_dir, datasets, num_seeds=seeds),
+            run_dir,
+            num_seeds=seeds,
+            save=save,
+            notes=note or [],
+        )
         return
     if data is None:
         raise InputError("no data; name its folder with --data, or use --only-print")
     runs = _plan(datasets, data, run_dir, elmo=elmo, vectors=vectors, recipes=recipes, num_seeds=seeds)
     is_over, shown = _run(runs, data, run_dir)
-    finished = {(run.dataset.name, run.arm, run.seed): read_result(run.folder, run.recipe) for run in runs}
-    results = {key: one for key, one in finished.items() if one is not None}
-    _show(datasets, results, run_dir, num_seeds=seeds, save=save, notes=note or [])
+    _show(datasets, _finished_runs(runs), run_dir, num_seeds=seeds, save=save, notes=note or [])
     if not is_over:
         raise KeyboardInterrupt(f"the runs are saved in {run_dir}; run the same command to resume")
     if shown.failed:
@@ -133,14 +136,23 @@ def _plan(
 
 
 def _read_recipe(task: str, folder: Path | None, *, vectors: Path) -> "TaskRecipe":
-    from elmokit.config import find_recipe, parse_config, read_recipe
-    from elmokit.tasks.names import get_task
-    from elmokit.tasks.recipe import TaskRecipe
+    from elmokit.tasks.recipe import find_task_recipe, resolve_recipe
 
-    path = find_recipe(task, folder="tasks") if folder is None else folder / f"{task}.toml"
-    recipe = read_recipe(TaskRecipe, path, [])
-    parse_config(get_task(task).settings, recipe.model, source=f"{path}, [model]")
-    return recipe.model_copy(update={"words": recipe.words.model_copy(update={"file": str(vectors)})})
+    path = find_task_recipe(task, None if folder is None else folder / f"{task}.toml")
+    return resolve_recipe(task, path, vectors=vectors)
+
+
+def _finished_runs(runs: "list[TableRun]") -> "Runs":
+    """Return the finished runs; those of other recipes were reported as failed."""
+    from elmokit.analysis.table1 import read_run
+    from elmokit.tasks.resume_check import same_recipe
+
+    found = {(run.dataset.name, run.arm, run.seed): (read_run(run.folder), run.recipe) for run in runs}
+    return {
+        key: one
+        for key, (one, recipe) in found.items()
+        if one is not None and same_recipe(one.result["recipe"], recipe)
+    }
 
 
 def _run(runs: "list[TableRun]", data: Path, run_dir: Path) -> "tuple[bool, TableDisplay]":
@@ -160,32 +172,32 @@ def _run(runs: "list[TableRun]", data: Path, run_dir: Path) -> "tuple[bool, Tabl
 
 def _show(
     datasets: "Sequence[DataSet]",
-    results: "Results",
+    runs: "Runs",
     run_dir: Path,
     *,
     num_seeds: int,
     save: Path | None,
     notes: "Sequence[str]",
 ) -> None:
-    from elmokit.analysis.table1_summary import to_json_lines, to_markdown
+    from elmokit.analysis.table1_summary import scores_of, to_json_lines, to_markdown
     from elmokit.atomic import atomic_file
     from elmokit.cli.table_display import print_table
     from elmokit.runs.provenance import gather_facts, shown_word
 
-    print_table(datasets, results, num_seeds=num_seeds)
+    print_table(datasets, scores_of(runs), num_seeds=num_seeds)
     if save is None:
         return
     runs_file = save.with_name(f"{save.stem}-runs.jsonl")
     page = to_markdown(
         run_dir,
         datasets,
-        results,
+        runs,
         num_seeds=num_seeds,
         facts=gather_facts(["elmokit", *map(shown_word, _without_notes(sys.argv[1:]))]),
         notes=notes,
         runs_file=runs_file.name,
     )
-    for path, text in ((runs_file, to_json_lines(run_dir, datasets, results)), (save, page)):
+    for path, text in ((runs_file, to_json_lines(run_dir, datasets, runs)), (save, page)):
         with atomic_file(path) as new:
             new.write_text(text, "utf-8")
     say(f"the table is in {save}, its runs in {runs_file}")

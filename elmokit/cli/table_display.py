@@ -50,7 +50,7 @@ class TableDisplay:
                     self._now = run, RunInWords(run.recipe), time.monotonic()
                     if not self._progress.is_live:
                         say(f"{run}: started")
-                self._now[1].hear(entry)
+                self._now[1].update(entry)
         if self._progress.is_live and time.monotonic() >= self._next_refresh:
             self._refresh()
             self._next_refresh = time.monotonic() + SECONDS_PER_REFRESH

@@ -1,4 +1,4 @@
-"""How a task run looks: a line that changes on a terminal, a line a look elsewhere, and its scores at the end."""
+"""Display of a task run: a live line on a terminal, else one line per evaluation; and its scores at the end."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
     from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, TaskPlan, TaskStep
     from elmokit.tasks.recipe import TaskRecipe
 
-READING_LINE_EVERY = 30.0  # seconds, where no line can change in place
-SECONDS_OF_A_RATE = 1.0  # before it means something
+READING_LINE_EVERY = 30.0  # seconds, without a live line
+SECONDS_OF_A_RATE = 1.0  # before a rate is shown
 
 
 class RunInWords:
-    """Hears of a task run, and knows how to put where it stands into a line."""
+    """Describes the state of a task run in one line."""
 
     def __init__(self, recipe: "TaskRecipe") -> None:
         self._num_epochs = recipe.training.epochs
         self.text = "reading the data"
         self.share: float | None = None
-        """How much of what is being done is done; None where nobody knows."""
+        """Share of the current work that is done; None if unknown."""
         self.plan: TaskPlan | None = None
         self.finished: Finished | None = None
         self._best: DevScores | None = None
         self._step: TaskStep | None = None
         self._reading: LayersRead | None = None
-        self._reading_since = (0.0, 0)  # the time, and how many tokens were done by then
+        self._reading_since = (0.0, 0)  # time, and number of tokens done by then
 
-    def hear(self, entry: "Entry") -> None:
-        """Hear what the run reports."""
+    def update(self, entry: "Entry") -> None:
+        """Update the description with an entry of the run."""
         from elmokit.tasks.progress import DevScores, Finished, LayersRead, TaskPlan
 
         if isinstance(entry, LayersRead):
-            self._hear_reading(entry)
+            self._update_reading(entry)
             return
         self._reading = None
         if isinstance(entry, TaskPlan):
@@ -55,8 +55,8 @@ class RunInWords:
         self.text = ", ".join(part for part in (self._progress(entry), self._speed(), self._best_score()) if part)
         self.share = None if self.plan is None else entry.step / self.plan.num_steps
 
-    def look(self, entry: "DevScores") -> str:
-        """A look at the development data, in a line of its own."""
+    def describe_scores(self, entry: "DevScores") -> str:
+        """Return dev scores as a line of their own."""
         assert self.plan is not None
         best = "the best so far" if entry.is_best else self._best_score()
         score = f"dev {self.plan.metric} {percent(entry.scores[self.plan.metric])} ({best})"
@@ -69,9 +69,9 @@ class RunInWords:
         if self._step is None or self.plan is None:
             return ""
         step, plan = self._step, self.plan
-        # By the clock of the run, which looks at the development data go into too.
-        seconds_a_step = (step.seconds - plan.seconds) / max(step.step - plan.step, 1)
-        left = timedelta(seconds=round((plan.num_steps - step.step) * seconds_a_step))
+        # By the clock of the run, with evaluations.
+        seconds_per_step = (step.seconds - plan.seconds) / max(step.step - plan.step, 1)
+        left = timedelta(seconds=round((plan.num_steps - step.step) * seconds_per_step))
         return f"loss {step.loss:.3f}, {step.examples_per_second:,.0f} examples/s, {left} left at most"
 
     def _best_score(self) -> str:
@@ -80,10 +80,10 @@ class RunInWords:
         best = self.plan.best if self._best is None else self._best.scores[self.plan.metric]
         return "" if best is None else f"best dev {self.plan.metric} {percent(best)}"
 
-    def _hear_reading(self, entry: "LayersRead") -> None:
+    def _update_reading(self, entry: "LayersRead") -> None:
         now, last = time.monotonic(), self._reading
         if last is None or entry.num_done <= last.num_done or entry.num_tokens != last.num_tokens:
-            self._reading_since = now, entry.num_done  # a new piece of text begins
+            self._reading_since = now, entry.num_done  # a new piece of text
         self._reading = entry
         since, before = self._reading_since
         self.share = entry.num_done / entry.num_tokens
@@ -95,10 +95,10 @@ class RunInWords:
 
 
 class TaskRunDisplay:
-    """Shows a task run."""
+    """Shows a task run on a terminal or in a log."""
 
     def __init__(self, recipe: "TaskRecipe", bar: "Progress | None") -> None:
-        """``bar`` is where a line can change in place; None where it cannot."""
+        """``bar`` is the live line; None if messages do not go to a terminal."""
         self.words = RunInWords(recipe)
         self._recipe = recipe
         self._bar = bar
@@ -106,34 +106,33 @@ class TaskRunDisplay:
         self._next_reading_line = time.monotonic() + READING_LINE_EVERY
 
     def report(self, entry: "Entry") -> None:
-        """Hear what the run reports."""
+        """Show an entry of the run."""
         from elmokit.tasks.progress import DevScores, LayersRead, TaskPlan
 
-        self.words.hear(entry)
+        self.words.update(entry)
         if isinstance(entry, TaskPlan):
-            self._tell_plan(entry)
+            self._show_plan(entry)
         if self._bar is not None and self._task is not None:
             share = self.words.share
             self._bar.update(self._task, description=self.words.text, completed=share or 0, total=share and 1.0)
         elif isinstance(entry, DevScores):
-            say(self.words.look(entry))
+            say(self.words.describe_scores(entry))
         elif isinstance(entry, LayersRead):
-            self._tell_reading(entry)
+            self._show_reading(entry)
 
     def summary(self) -> str:
-        """What was done, after the end."""
+        """Return a summary of the finished run."""
         finished = self.words.finished
         assert finished is not None
         if self.words.plan is None:
             return (
-                f"the run was finished already, after step {finished.step:,}; "
-                "more epochs, or more patience if that ended it, would go on with it"
+                f"the run was finished before, after step {finished.step:,}; "
+                "give more training.epochs, or more patience if that ended it, to resume it"
             )
-        return (
-            f"the run is finished, after step {finished.step:,}; the best weights are those of {finished.best_step:,}"
-        )
+        best = f"the best weights are those of step {finished.best_step:,}"
+        return f"the run is finished, after step {finished.step:,}; {best}"
 
-    def _tell_plan(self, plan: "TaskPlan") -> None:
+    def _show_plan(self, plan: "TaskPlan") -> None:
         elmo, words = self._recipe.elmo, self._recipe.words
         reads = ["no static vectors" if words.file is None else "static vectors"]
         if elmo.model is None or elmo.place == "none":
@@ -142,13 +141,13 @@ class TaskRunDisplay:
             kind = "an untrained biLM" if elmo.untrained else "ELMo"
             reads.append(f"{kind} at {'input and output' if elmo.place == 'both' else f'the {elmo.place}'}")
         say(
-            f"{plan.num_examples:,} examples to learn from, {plan.num_dev:,} to choose the best weights by; "
+            f"{plan.num_examples:,} examples to train on, {plan.num_dev:,} in the dev set; "
             f"{plan.num_parameters:,} parameters, {', '.join(reads)}"
         )
         if plan.step:
-            say(f"going on after step {plan.step:,}")
+            say(f"resuming after step {plan.step:,}")
 
-    def _tell_reading(self, entry: "LayersRead") -> None:
+    def _show_reading(self, entry: "LayersRead") -> None:
         now = time.monotonic()
         if now >= self._next_reading_line or entry.num_done == entry.num_tokens:
             say(self.words.text)
@@ -157,7 +156,7 @@ class TaskRunDisplay:
 
 @contextmanager
 def task_run_shown(recipe: "TaskRecipe") -> Iterator[TaskRunDisplay]:
-    """Yield what shows a task run as fits where its messages go."""
+    """Yield a display of a task run, live if messages go to a terminal."""
     if not on_terminal():
         yield TaskRunDisplay(recipe, None)
         return
@@ -170,7 +169,7 @@ def task_run_shown(recipe: "TaskRecipe") -> Iterator[TaskRunDisplay]:
 
 
 def print_scores(scores: Mapping[str, Mapping[str, float]]) -> None:
-    """Print the scores of data sets, by the names given, in percent: a row a score."""
+    """Print scores in percent, one row per score and one column per dataset."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -185,5 +184,5 @@ def print_scores(scores: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def percent(score: float) -> str:
-    """A score as people write it."""
+    """Return a score in percent."""
     return f"{100 * score:.2f}"

@@ -1,4 +1,4 @@
-"""What task models say, window by window: of typed text and of labelled examples."""
+"""Predictions of task models, window by window: for typed text and for labeled examples."""
 
 import json
 import sys
@@ -13,15 +13,15 @@ import typer
 
 from elmokit.cli.messages import on_terminal
 from elmokit.errors import InputError
-from elmokit.tasks.evaluation import predict, predict_together
 from elmokit.tasks.names import get_task
-from elmokit.tasks.saved import LoadedTask, SharedParts, load_task_model
+from elmokit.tasks.saved import SharedParts, load_task
 from elmokit.tasks.task import AnyTask
+from elmokit.tasks.task_model import TaskModel, predict_examples, read_typed
 from elmokit.text.grouping import windows
 from elmokit.text.lines import STDIN, Line
 from elmokit.text.rules import TextRules
 
-AT_ONCE = 256  # examples: enough to make good batches, few enough to be seen soon
+AT_ONCE = 256  # examples: enough for full batches, few enough for a quick first result
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +32,10 @@ class NumberedExample:
     example: Any
 
 
-def load_models(task_name: str, folders: Sequence[Path]) -> list[LoadedTask]:
-    """Load models of a task that are to decide together."""
+def load_models(task_name: str, folders: Sequence[Path]) -> list[TaskModel]:
+    """Load the models of an ensemble."""
     task, shared = get_task(task_name), SharedParts()
-    return [load_task_model(folder, expected_task=task, shared=shared) for folder in folders]
+    return [load_task(folder, expected_task=task, shared=shared) for folder in folders]
 
 
 def read_examples(
@@ -58,38 +58,33 @@ def read_examples(
 
 
 def _read_unit(task: AnyTask, lines: Sequence[Line], rules: TextRules) -> list[Any]:
-    first = lines[0]
-    place = f"{shown_path(first.path)}, line {first.number}"
     try:
-        examples = task.read_text("\n".join(line.text for line in lines), rules)
+        return read_typed(task, "\n".join(line.text for line in lines), rules)
     except InputError as error:
-        raise InputError(f"{place}: {error}") from error
-    if any(not tokens for example in examples for column in task.sequences(example) for tokens in column):
-        raise InputError(f"{place}: no words in {first.text[:80]!r}; leave the line out")
-    return examples
+        raise InputError(f"{shown_path(lines[0].path)}, line {lines[0].number}: {error}") from error
 
 
 def shown_path(path: str) -> str:
-    """As a message names it."""
+    """Return a path as messages show it."""
     return "standard input" if path == STDIN else path
 
 
 def show(task: AnyTask, numbered: NumberedExample, prediction: Any, *, as_json: bool) -> None:
     """Print a prediction."""
     if as_json:
-        said = {"line": numbered.line, **task.to_json(numbered.example, prediction)}
-        for name in said.keys() & {"id", "document"}:  # of typed text the line is all the name there is
-            del said[name]
-        typer.echo(json.dumps(said, ensure_ascii=False))
+        values = {"line": numbered.line, **task.to_json(numbered.example, prediction)}
+        for name in values.keys() & {"id", "document"}:  # typed text has no name but its line
+            del values[name]
+        typer.echo(json.dumps(values, ensure_ascii=False))
         return
     shown = task.show(numbered.example, prediction)
-    if sys.stdout.isatty():  # without what would move the cursor or change the terminal
+    if sys.stdout.isatty():  # control characters could move the cursor or change the terminal
         shown = "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in shown)
     typer.echo(f"{shown}\n" if task.reads_paragraphs else shown)
 
 
 def answer(
-    models: Sequence[LoadedTask],
+    models: Sequence[TaskModel],
     examples: Iterable[NumberedExample],
     *,
     at_once: int = AT_ONCE,
@@ -98,14 +93,14 @@ def answer(
     """Yield every example with the models' prediction; call ``count`` with the number done."""
     done = 0
     for window in windows(examples, at_once):
-        yield from zip(window, _decide(models, [one.example for one in window]), strict=True)
+        yield from zip(window, predict_examples(models, [one.example for one in window]), strict=True)
         done += len(window)
         count(done)
 
 
 @contextmanager
 def count_shown(*, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yield what shows on a terminal how many examples are done."""
+    """Yield a function that shows the number of examples done, if messages go to a terminal."""
     if not on_terminal():
         yield lambda _: None
         return
@@ -118,16 +113,8 @@ def count_shown(*, total: int | None) -> Iterator[Callable[[int], None]]:
         )
 
 
-def _decide(models: Sequence[LoadedTask], examples: Sequence[Any]) -> list[Any]:
-    first = models[0]
-    batch_size = first.recipe.training.batch_size
-    if len(models) > 1:
-        return predict_together(models, examples, batch_size=batch_size)
-    return predict(first.task, first.model, first.columns, first.labels, examples, batch_size=batch_size)
-
-
 def _units(lines: Iterable[Line], *, by_paragraph: bool) -> Iterator[list[tuple[int, Line]]]:
-    """Lines that belong together, with their numbers: each by itself, or those of a file between two blank ones."""
+    """Yield lines that belong together, with their indices: single lines, or the paragraphs of a file."""
     unit: list[tuple[int, Line]] = []
     for number, line in enumerate(lines):
         if unit and line.number == 1:

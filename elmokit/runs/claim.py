@@ -11,7 +11,7 @@ from elmokit.runs.world import World
 
 
 @contextmanager
-def claimed(folder: Path, world: World) -> Iterator[None]:
+def claimed(folder: Path, world: World, *, work: str = "training in it") -> Iterator[None]:
     """Create the folder and lock it against other runs. The lock is released however the process ends.
 
     A folder that was created here and is still empty after an error is removed again.
@@ -24,7 +24,7 @@ def claimed(folder: Path, world: World) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written: {error.strerror}; name another folder") from error
-    with locked(folder, work="training in it"):
+    with locked(folder, work=work):
         try:
             yield
         except BaseException:

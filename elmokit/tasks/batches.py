@@ -1,26 +1,27 @@
-"""Which examples meet in which batch, and how they become one.
+"""Batches of examples of similar length.
 
-The batches of an epoch follow from the seed and the epoch's number alone, so that a run can go on in the middle of one.
+The batches of an epoch depend on the seed and the epoch alone, so that a run can be resumed within one.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
 from elmokit.model.directions import single_core_threads
-from elmokit.tasks.columns import ColumnMaker
 from elmokit.tasks.recipe import TrainingSettings
 from elmokit.tasks.task import AnyTask, Batch
 
-BLUR = 0.1  # of a length, so that an example does not meet the same ones in every epoch
-AHEAD = 2  # batches that are made while another one is learned from
+if TYPE_CHECKING:
+    from elmokit.tasks.task_model import TaskModel
 
-# Draws for different ends come from different streams.
+BLUR = 0.1  # relative noise on lengths, so that batches differ between epochs
+AHEAD = 2  # batches made while another one is trained on
+
+# Random streams.
 SUBSET, ORDER, VARIATION = range(3)
 
 Key = TypeVar("Key")
@@ -28,68 +29,48 @@ Made = TypeVar("Made")
 
 
 class TrainingBatches:
-    """The batches of a run, each made when it is asked for by its number."""
+    """Batches of a run, each made when its step asks for it."""
 
-    def __init__(
-        self,
-        task: AnyTask,
-        examples: Sequence[Any],
-        labels: FrozenConfig,
-        columns: ColumnMaker,
-        settings: TrainingSettings,
-    ) -> None:
-        self._task, self._examples, self._labels, self._columns = task, examples, labels, columns
-        self._lengths = count_tokens(task, examples, source="training data")
+    def __init__(self, model: "TaskModel", examples: Sequence[Any]) -> None:
+        settings = model.recipe.training
+        self._model, self._examples = model, examples
+        self._lengths = count_tokens(model.task, examples, source="training data")
         self._batch_size, self._seed = settings.batch_size, settings.seed
         self._epoch: int | None = None
         self._order: list[list[int]] = []
         self.per_epoch = num_batches(len(examples), self._batch_size)
 
     def make(self, step: int) -> Batch[Any]:
-        """The batch of a step, counted from 0 over all epochs."""
+        """Return the batch of a step, counted from 0 over all epochs."""
         epoch, place = divmod(step, self.per_epoch)
         if epoch != self._epoch:
             self._order = epoch_batches(self._lengths, batch_size=self._batch_size, seed=self._seed, epoch=epoch)
             self._epoch = epoch
-        examples = [self._visit(index, epoch) for index in self._order[place]]
-        return make_batch(self._task, examples, self._labels, self._columns, with_labels=True)
+        examples = [self._vary(index, epoch) for index in self._order[place]]
+        return self._model.make_batch(examples, labeled=True)
 
-    def _visit(self, index: int, epoch: int) -> Any:
-        example = self._examples[index]
-        return self._task.vary(example, np.random.default_rng((self._seed, VARIATION, epoch, index)))
-
-
-def make_batch(
-    task: AnyTask,
-    examples: Sequence[Any],
-    labels: FrozenConfig,
-    columns: ColumnMaker,
-    *,
-    with_labels: bool,
-) -> Batch[Any]:
-    """Put examples side by side."""
-    by_column = zip(*(task.sequences(example) for example in examples), strict=True)
-    made = tuple(columns.make([tokens for part in parts for tokens in part]) for parts in by_column)
-    return Batch(made, task.collate(examples, labels, labeled=with_labels))
+    def _vary(self, index: int, epoch: int) -> Any:
+        rng = np.random.default_rng((self._seed, VARIATION, epoch, index))
+        return self._model.task.vary(self._examples[index], rng)
 
 
 def count_tokens(task: AnyTask, examples: Sequence[Any], *, source: str) -> list[int]:
-    """How many tokens each example has, all its sequences together. One without any is refused; ``source`` names it."""
+    """Return the number of tokens per example; reject an empty sequence. ``source`` names the examples in errors."""
     lengths = []
     for number, example in enumerate(examples, start=1):
         of_sequences = [len(tokens) for column in task.sequences(example) for tokens in column]
         if not all(of_sequences):
             raise InputError(
-                f"{source}: example {number} of {len(examples):,} has a sentence of no tokens; leave it out"
+                f"{source}: example {number} of {len(examples):,} has a sentence without tokens; leave it out"
             )
         lengths.append(sum(of_sequences))
     return lengths
 
 
 def choose_examples(lengths: Sequence[int], settings: TrainingSettings) -> list[int]:
-    """The examples to learn from, in their order: none too long, and a random part of them if that is asked for.
+    """Return the indices of the examples to train on: none too long, and a random part if the settings ask for one.
 
-    Of two parts by the same seed the smaller is within the larger.
+    With the same seed, a smaller part is a subset of a larger one.
     """
     short = [
         index for index, length in enumerate(lengths) if settings.max_tokens is None or length <= settings.max_tokens
@@ -105,14 +86,14 @@ def choose_examples(lengths: Sequence[int], settings: TrainingSettings) -> list[
 
 
 def num_batches(num_examples: int, batch_size: int) -> int:
-    """Of an epoch."""
+    """Return the number of batches per epoch."""
     return -(-num_examples // batch_size)
 
 
 def epoch_batches(lengths: Sequence[int], *, batch_size: int, seed: int, epoch: int) -> list[list[int]]:
-    """Every example once, in shuffled batches of like length; no batch is larger than another by more than one.
+    """Return shuffled batches of similar length with every example once; their sizes differ by at most one.
 
-    A rest of a few examples as the last batch would have as much weight as a whole batch.
+    A small last batch would have as much weight as a full one.
     """
     chance = np.random.default_rng((seed, ORDER, epoch))
     blurred = np.asarray(lengths) * chance.uniform(1 - BLUR, 1 + BLUR, size=len(lengths))
@@ -121,7 +102,7 @@ def epoch_batches(lengths: Sequence[int], *, batch_size: int, seed: int, epoch: 
 
 
 def prefetched(make: Callable[[Key], Made], keys: Iterable[Key]) -> Iterator[Made]:
-    """Yield ``make(key)`` for every key, in order; the next ones are made meanwhile, on one thread of their own."""
+    """Yield ``make(key)`` for every key, in order; the next ones are made meanwhile on a background thread."""
     with single_core_threads(1) as thread:
         waiting: deque[Future[Made]] = deque()
         try:

@@ -1,27 +1,27 @@
-"""The model card of a task model: what it is, for whoever opens its folder."""
+"""Model card of a task model."""
 
 from collections.abc import Mapping
 
 from elmokit.tasks.recipe import TaskRecipe
 
 PLACES = {
-    "input": "joined to the token vectors",
-    "output": "joined to the output of the lowest recurrent layer",
-    "both": "joined to the token vectors and to the output of the lowest recurrent layer",
+    "input": "concatenated with the token vectors",
+    "output": "concatenated with the output of the lowest recurrent layer",
+    "both": "concatenated with the token vectors and with the output of the lowest recurrent layer",
 }
 
 
 def task_card(
     *, name: str, task: str, recipe: TaskRecipe, num_parameters: int, has_bilm: bool, scores: Mapping[str, float]
 ) -> str:
-    """The README.md of a folder called ``name``. ``scores`` are named as they are to be shown."""
+    """Return the README.md of a folder called ``name``. ``scores`` are shown by their names."""
     training, elmo = recipe.training, recipe.elmo
     part = "" if training.max_examples is None else f", at most {training.max_examples:,} examples"
     bilm = "untrained" if elmo.untrained else "frozen, in the folder bilm"
     rows = {
-        "Parameters": f"{num_parameters:,} learned for the task",
+        "Parameters": f"{num_parameters:,} trained for the task",
         "ELMo": f"{bilm}; {PLACES[elmo.place]}" if has_bilm and elmo.place != "none" else "none",
-        "Learned with": f"{training.optimizer}, rate {training.learning_rate:g}, "
+        "Trained with": f"{training.optimizer}, learning rate {training.learning_rate:g}, "
         f"batches of {training.batch_size}, seed {training.seed}{part}",
         **{score: f"{value:.4f}" for score, value in scores.items()},
     }
@@ -36,14 +36,14 @@ tags: [elmo, {task}]
 A model of the task {task}, as in Peters et al. 2018, trained with elmokit.
 
 ```
-elmokit task predict {task} {name} lines.txt     what a line is: elmokit task predict --help
-elmokit task evaluate {task} {name} labelled.txt
+elmokit task predict {task} {name} lines.txt     format of a line: elmokit task predict --help
+elmokit task evaluate {task} {name} labeled.txt
 ```
 
 | | |
 |---|---|
 {table}
 
-`sha256sum -c SHA256SUMS` checks the files; loading does too, and what is in the folders below. This card is not part
-of the sums: edit it as you like.
+`sha256sum -c SHA256SUMS` checks the files; so does loading, with the subfolders. This card is not part of the
+sums: edit it as you like.
 """

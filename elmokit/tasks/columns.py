@@ -1,4 +1,4 @@
-"""From token strings to what task models read: rows of vectors, characters, layers.
+"""Conversion of token strings to inputs of task models: rows of vectors, characters, layers.
 
 Shapes: B sequences, T tokens, W distinct words, K characters, V static vectors, L layers, D width.
 """
@@ -23,19 +23,19 @@ from elmokit.nn.basic import NO_CHAR
 from elmokit.tasks.inputs import Column, InputSizes, Spelling
 from elmokit.tasks.recipe import CharSettings, TaskRecipe, WordSettings
 
-OTHER_CHAR = NO_CHAR + 1  # then the ones that are known
-OTHER_WORD = 0  # its learned offset stays zero
-MOST_WORDS = 2**17  # whose rows and characters are remembered
+OTHER_CHAR = NO_CHAR + 1  # known characters follow
+OTHER_WORD = 0  # its trained offset stays zero
+MOST_WORDS = 2**17  # whose rows and characters are cached
 
-# Kept as long as the vectors that they are made of; true where each is scaled to length 1.
+# Matrices live as long as their vectors; the key is whether vectors are scaled to length 1.
 _MATRICES: WeakKeyDictionary[StaticVectors, dict[bool, Tensor]] = WeakKeyDictionary()
 
 
 class InputVocab(FrozenConfig):
-    """What a model has to know of the text that it was trained on, to read any text."""
+    """Words and characters of the training data that a model needs to read any text."""
 
     words: tuple[str, ...] = ()
-    """Those whose vectors are learned further, in the form in which they are looked up."""
+    """Words with trained vectors, in the form in which they are looked up."""
     chars: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -47,31 +47,31 @@ class InputVocab(FrozenConfig):
 
 
 class LayerSource(Protocol):
-    """Where the layers of token sequences come from, such as a `LayerStore`."""
+    """Source of the biLM layers of token sequences, such as a `LayerStore`."""
 
     @property
     def num_layers(self) -> int:
-        """Layers of vectors a token has."""
+        """Number of layers."""
 
     @property
     def width(self) -> int:
         """Width of a vector."""
 
     def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
-        """The layers of sequences one after the other, (L, N, D) float32."""
+        """Return the layers of concatenated sequences, (L, N, D) float32."""
 
 
 def reads_elmo(recipe: TaskRecipe) -> bool:
-    """Whether a recipe's model reads the layers of a biLM."""
+    """Return whether the model of a recipe reads the layers of a biLM."""
     return recipe.elmo.model is not None and recipe.elmo.place != "none"
 
 
 def learn_inputs(
     sequences: Iterable[Sequence[str]], recipe: TaskRecipe, *, vectors: StaticVectors | None = None
 ) -> InputVocab:
-    """List the words and characters of training text, the most frequent first; equal counts go by code point.
+    """Return the words and characters of training text, the most frequent first, then by code point.
 
-    ``vectors`` tell which words have none, where only theirs are learned.
+    ``vectors`` are needed if only words without a static vector are trained.
     """
     if recipe.words.trained and recipe.words.file is None:
         raise ConfigError("words.trained is set, but words.file names no vectors to train; name some, or unset it")
@@ -95,7 +95,7 @@ class _Word(NamedTuple):
 
 
 class ColumnMaker:
-    """Turns token sequences into a `Column` with all that a recipe's model reads."""
+    """Converts token sequences to a `Column` with all inputs of a recipe's model."""
 
     def __init__(
         self, recipe: TaskRecipe, vocab: InputVocab, *, vectors: StaticVectors | None, layers: LayerSource | None
@@ -110,7 +110,7 @@ class ColumnMaker:
         self._look_up = lru_cache(MOST_WORDS)(self._read_word)
 
     def make(self, sequences: Sequence[Sequence[str]]) -> Column:
-        """Set sequences side by side, padded on the right to the longest."""
+        """Return sequences as one column, padded on the right to the longest."""
         lengths_B = _lengths(sequences)
         mask_BT = np.arange(lengths_B.max()) < lengths_B[:, None]
         distinct: dict[str, int] = {}
@@ -129,7 +129,7 @@ class ColumnMaker:
         )
 
     def sizes(self) -> InputSizes:
-        """What the columns' values range over."""
+        """Return the sizes of the model's inputs."""
         return InputSizes(
             vectors_VD=None if self.vectors is None else _matrix(self.vectors, self.recipe.words),
             num_learned=len(self.vocab.words) + 1 if self.recipe.words.trained else 0,
@@ -139,7 +139,7 @@ class ColumnMaker:
         )
 
     def with_layers(self, layers: LayerSource) -> "ColumnMaker":
-        """The same words and characters, and layers of another source; the words looked up so far serve both."""
+        """Return a maker with another source of layers; both share the cache of words."""
         other = copy(self)
         other.layers = layers
         return other
@@ -155,8 +155,35 @@ class ColumnMaker:
         )
 
 
+class SharedLayers:
+    """Layer source that caches what it returned. Made for one batch, together with its cache."""
+
+    def __init__(self, source: LayerSource) -> None:
+        self.num_layers, self.width = source.num_layers, source.width
+        self._source = source
+        self._cached: dict[tuple[tuple[str, ...], ...], Tensor] = {}
+
+    def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
+        """Return the layers of concatenated sequences, (L, N, D) float32; the same tensor to every caller."""
+        key = tuple(map(tuple, sequences))
+        if key not in self._cached:
+            self._cached[key] = self._source.join(sequences)
+        return self._cached[key]
+
+
+def share_layers(makers: Sequence[ColumnMaker]) -> list[ColumnMaker]:
+    """Return makers of the same columns that ask each layer source only once for the same sequences."""
+    shared: dict[int, SharedLayers] = {}
+    return [
+        maker
+        if maker.layers is None
+        else maker.with_layers(shared.setdefault(id(maker.layers), SharedLayers(maker.layers)))
+        for maker in makers
+    ]
+
+
 def _matrix(vectors: StaticVectors, settings: WordSettings) -> Tensor:
-    """(V, D), one tensor for all models that share their vectors: it is large, and none of them changes it."""
+    """Return the matrix of static vectors, (V, D): one read-only tensor for all models that share them."""
     made = _MATRICES.setdefault(vectors, {})
     if settings.unit_length not in made:
         made[settings.unit_length] = torch.from_numpy(vectors.matrix(unit_length=settings.unit_length))
@@ -164,7 +191,7 @@ def _matrix(vectors: StaticVectors, settings: WordSettings) -> Tensor:
 
 
 def _spread(rows: list[int], places_BT: NDArray[np.int64], mask_BT: NDArray[np.bool_]) -> Tensor:
-    """The words' rows where the words stand, 0 on padding."""
+    """Return the rows of the words at their positions, (B, T), 0 on padding."""
     return torch.from_numpy(np.where(mask_BT, np.array(rows, dtype=np.int64)[places_BT], 0))
 
 
@@ -184,7 +211,7 @@ def _is_learned(word: str, settings: WordSettings, vectors: StaticVectors | None
 
 
 def _look_up_form(word: str, settings: WordSettings) -> str:
-    """What stands for a word among those that are learned. One that has no vector has none in lower case either."""
+    """Return the form under which a trained word is listed. One without a vector has none in lower case either."""
     is_lower = settings.lower == "always" or (settings.lower == "fallback" and settings.trained == "missing")
     return word.lower() if is_lower else word
 
@@ -196,7 +223,7 @@ def _by_count(counts: Counter[str], least: int) -> tuple[str, ...]:
 
 def _lengths(sequences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     if not sequences:
-        raise InputError("no sequences; a column needs one at least")
+        raise InputError("no sequences; give at least one per column")
     for index, tokens in enumerate(sequences):
         if isinstance(tokens, str):
             raise InputError(f"sequence {index} is the string {tokens[:40]!r}; expected a list of tokens")
@@ -212,7 +239,7 @@ def _check_tokens(words: Iterable[str]) -> None:
 
 
 def _check_parts(recipe: TaskRecipe, vectors: StaticVectors | None, layers: LayerSource | None) -> None:
-    """A model without a part that its recipe asks for would learn all the same, and be taken for the other one."""
+    """Check that vectors and layers are given exactly when the recipe asks for them."""
     words, elmo = recipe.words, recipe.elmo
     if (vectors is not None) != (words.file is not None):
         given = "no static vectors" if vectors is None else "static vectors"
@@ -226,6 +253,6 @@ def _check_parts(recipe: TaskRecipe, vectors: StaticVectors | None, layers: Laye
     elmo_is_input = reads_elmo(recipe) and elmo.place != "output"
     if vectors is None and recipe.chars is None and not elmo_is_input:
         raise ConfigError(
-            "the model would read nothing; give it static vectors (--vectors, words.file), characters of its own "
+            "the model would have no inputs; give it static vectors (--vectors, words.file), a character CNN "
             "(chars), or a biLM at the input (--elmo, elmo.model)"
         )

@@ -1,6 +1,6 @@
-"""Coreference: which spans of a document mean the same, end to end (Lee et al. 2017).
+"""Coreference: clusters of coreferent spans of a document, end to end (Lee et al. 2017).
 
-An example is a document, and a step learns from one; several in a batch are read one after the other.
+An example is a document. A batch is usually one; the documents of a larger batch are scored one after the other.
 
 Shapes: B sentences of all documents, S tokens of the longest, T tokens of a document, E width of the inputs, C width of
 the contexts, G gold mentions, M kept spans, A antecedents of a span at most, N pairs with some probability.
@@ -32,68 +32,68 @@ from elmokit.tasks.recipe import Positive, Share
 from elmokit.tasks.task import Batch, Sequences, Task
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
-LEAST_TOLD = 1e-8  # the smallest probability of a pair that a belief tells of; smaller ones go to "no antecedent"
+MIN_PROBABILITY = 1e-8  # the smallest probability of a pair in an output; smaller ones go to "no antecedent"
 
 
 class CorefSettings(FrozenConfig):
-    """The sizes of the model; the defaults are the paper's."""
+    """Sizes of the model; the defaults are the paper's."""
 
     hidden_dim: PositiveInt = 200
-    """Of the biLSTM, a direction."""
+    """Width of the biLSTM per direction."""
     scorer_dims: tuple[PositiveInt, ...] = (150, 150)
-    """The hidden layers of both scorers, of spans and of pairs."""
+    """Hidden layers of both scorers, of spans and of pairs."""
     feature_dim: PositiveInt = 20
     max_span_width: PositiveInt = 10
-    """Longer mentions are never found."""
+    """Tokens; longer mentions are never found."""
     spans_per_token: Positive = 0.4
-    """How many spans are kept."""
+    """Spans kept per token."""
     max_antecedents: PositiveInt = 250
     speakers: bool = True
-    """Use them, where the training data tells them; so with genres."""
+    """Use speakers, if the training data has them; likewise genres."""
     genres: bool = True
     input_dropout: Share = 0.5
     dropout: Share = 0.2
 
 
 class CorefLabels(FrozenConfig):
-    """What the training data tells of its documents."""
+    """Properties of the training documents."""
 
     genres: tuple[str, ...] = ()
-    """Those of OntoNotes that occur; of less than two nothing can be learned, and none is listed."""
+    """Genres of OntoNotes that occur; empty if fewer than two do, since these would be no feature."""
     has_speakers: bool = False
 
 
 @dataclass(frozen=True)
 class DocumentTarget:
-    """What a model has to know of a document besides its tokens, counted over all its sentences."""
+    """Inputs of a document besides its tokens. Positions count over all its sentences."""
 
     num_sentences: int
     genre: int
-    """Its place among the labels' genres, from 1; 0: another, or none."""
+    """Index among the labels' genres, from 1; 0: another, or none."""
     speakers_T: Tensor
     gold_G3: Tensor | None
-    """First token, last token and cluster, from 1, of every mention; None where they are not asked for."""
+    """First token, last token and cluster (from 1) of every mention; None without labels."""
 
 
 @dataclass(frozen=True)
 class CorefTarget:
-    """A batch's documents."""
+    """Documents of a batch."""
 
     documents: tuple[DocumentTarget, ...]
 
 
 @dataclass(frozen=True)
 class ScoredDocument:
-    """What the model makes of a document."""
+    """Kept spans of a document and the scores of their antecedents."""
 
     spans: KeptSpans
-    antecedents_MA: Tensor  # scores; the nearest is first, -inf where there is none
-    starts_T: Tensor  # the document's token at which a token's sentence begins
+    antecedents_MA: Tensor  # scores, the nearest first; -inf where there is none
+    starts_T: Tensor  # first token of each token's sentence
     sentences_T: Tensor
 
 
 class CorefModel(nn.Module):
-    """Scores the spans of a document, then the pairs of those that it keeps."""
+    """Scores the spans of a document, then the pairs of the spans it keeps."""
 
     def __init__(self, settings: CorefSettings, labels: CorefLabels, tokens: TokenEncoder) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class CorefModel(nn.Module):
         )
 
     def forward(self, batch: Batch[CorefTarget]) -> list[ScoredDocument]:
-        """The scores of every document."""
+        """Return the scores of every document."""
         (column,) = batch.columns
         read = self.tokens(column)
         inputs_BSE = self.input_dropout(read.inputs_BTE)
@@ -130,7 +130,7 @@ class CorefModel(nn.Module):
         return [self._score(*of_one) for of_one in zip(batch.target.documents, *parts, strict=True)]
 
     def loss(self, batch: Batch[CorefTarget]) -> Tensor:
-        """The mean over documents of the mentions' negative log-likelihood, all added up."""
+        """Return the mean over documents of the summed negative log-likelihood of the antecedents."""
         losses = []
         for scored, document in zip(self(batch), batch.target.documents, strict=True):
             assert document.gold_G3 is not None
@@ -139,7 +139,7 @@ class CorefModel(nn.Module):
         return torch.stack(losses).mean()
 
     def outputs(self, batch: Batch[CorefTarget]) -> list[CorefOutput]:
-        """Every document's pairs."""
+        """Return the pairs of every document."""
         return [_output(scored) for scored in self(batch)]
 
     def _score(
@@ -159,9 +159,10 @@ class CorefModel(nn.Module):
 
 
 def antecedent_loss(antecedents_MA: Tensor, clusters_M: Tensor) -> Tensor:
-    """The negative log-likelihood that every span's antecedent is one of its cluster, or none if none of them is there.
+    """Return the summed negative log-likelihood that every span's antecedent is in its cluster.
 
-    Cluster 0 is none at all. Column k of the scores is the k + 1st span before.
+    A span whose cluster has no earlier span, or with cluster 0 (none), has no antecedent. Column k of the scores is the
+    (k + 1)th span before.
     """
     num_spans, num_columns = antecedents_MA.shape
     device = antecedents_MA.device
@@ -174,7 +175,7 @@ def antecedent_loss(antecedents_MA: Tensor, clusters_M: Tensor) -> Tensor:
 
 
 def _gold_clusters(scored: ScoredDocument, gold_G3: Tensor, max_width: int) -> Tensor:
-    """The clusters of the kept spans, 0 of those that are no gold mention, (M,)."""
+    """Return the gold clusters of the kept spans, (M,); 0 for spans that are not gold mentions."""
     clusters_TW = gold_G3.new_zeros(len(scored.starts_T), max_width)
     starts_G, lasts_G, clusters_G = gold_G3[gold_G3[:, 1] - gold_G3[:, 0] < max_width].unbind(dim=1)
     clusters_TW[starts_G, lasts_G - starts_G] = clusters_G
@@ -185,7 +186,7 @@ def _output(scored: ScoredDocument) -> CorefOutput:
     scores_MA = scored.antecedents_MA.double()
     none_M1 = scores_MA.new_zeros(len(scores_MA), 1)
     probabilities_MA = torch.cat([none_M1, scores_MA], dim=1).softmax(dim=1)[:, 1:]
-    mentions_N, columns_N = (probabilities_MA >= LEAST_TOLD).nonzero().unbind(dim=1)
+    mentions_N, columns_N = (probabilities_MA >= MIN_PROBABILITY).nonzero().unbind(dim=1)
     starts_M, lasts_M = scored.spans.starts_M, scored.spans.lasts_M
     first_M = scored.starts_T[starts_M]
     mentions_M3 = torch.stack([scored.sentences_T[starts_M], starts_M - first_M, lasts_M + 1 - first_M], dim=1)

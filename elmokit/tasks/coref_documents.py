@@ -1,4 +1,4 @@
-"""Documents with coreference: read from files or typed text, and cut to windows to learn from."""
+"""Documents with coreference: read from files or typed text, and cut to windows for training."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,18 +13,18 @@ from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 Clusters = tuple[tuple[Mention, ...], ...]
 
-GENRES = ("bc", "bn", "mz", "nw", "pt", "tc", "wb")  # of OntoNotes, where a document's name begins with one and /
-TRAINING_SENTENCES = 50  # that one visit of training sees of a document
+GENRES = ("bc", "bn", "mz", "nw", "pt", "tc", "wb")  # OntoNotes: the first part of a document's name, before /
+TRAINING_SENTENCES = 50  # of a document per epoch of training
 SENTENCE_ENDS = {"/.": ".", "/?": "?"}
 FILE_ENDS = ("conll", "conll.gz", "conll.xz")
 ARCHIVE_ENDS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 
 
 def read_documents(path: Path, *, roles: bool = False) -> list[Document]:
-    """The documents of a file in CoNLL-2012's columns, of all such files in a folder, or of a tar archive of them.
+    """Read the documents of a file in CoNLL-2012's columns, of all such files in a folder, or of a tar archive.
 
-    OntoNotes' ``/.`` and ``/?`` are read as ``.`` and ``?``, as Lee et al. 2017 did. Columns of roles are looked at
-    only if ``roles`` are wanted.
+    OntoNotes' ``/.`` and ``/?`` are read as ``.`` and ``?``, as in Lee et al. 2017. The columns of roles are parsed
+    only if ``roles`` is true.
     """
     found: dict[tuple[str, int], Document] = {}
     for document in _find_documents(path, roles=roles):
@@ -32,9 +32,9 @@ def read_documents(path: Path, *, roles: bool = False) -> list[Document]:
         if not document.sentences:
             raise InputError(f"{where}, has no sentences; leave it out, or download the file again")
         if found.setdefault((document.name, document.part), document) is not document:
-            raise InputError(f"{where}, is there twice; give one file of it, gold or automatic")
+            raise InputError(f"{where}, occurs twice; give one file of it, gold or automatic")
     if not found:
-        raise InputError(f"{path}: no document in it; expected '#begin document (name); part 000' and its rows")
+        raise InputError(f"{path}: no documents; expected '#begin document (name); part 000' and its rows")
     return [
         replace(document, sentences=_without_slashes(document), clusters=tidy_clusters(document.clusters))
         for document in found.values()
@@ -56,7 +56,7 @@ def make_document(text: str, rules: TextRules = RAW_ENGLISH) -> Document | None:
 
 
 def tidy_clusters(clusters: Iterable[Sequence[Mention]]) -> Clusters:
-    """Make one of clusters that share a mention, drop those of one mention, and order them by position."""
+    """Merge clusters that share a mention, drop singletons, and sort by position."""
     merged: list[set[Mention]] = []
     for mentions in map(set, clusters):
         meeting = [others for others in merged if not others.isdisjoint(mentions)]
@@ -66,9 +66,9 @@ def tidy_clusters(clusters: Iterable[Sequence[Mention]]) -> Clusters:
 
 
 def choose_window(document: Document, chance: np.random.Generator) -> Document:
-    """Some sentences in a row, at random, of a document that is too long to learn from at once.
+    """Return a random window of consecutive sentences of a long document, or a short document itself.
 
-    Mentions outside are dropped, and clusters that are then left with one.
+    Mentions outside are dropped, and then singletons.
     """
     num_left_out = len(document.sentences) - TRAINING_SENTENCES
     if num_left_out <= 0:
@@ -84,7 +84,7 @@ def choose_window(document: Document, chance: np.random.Generator) -> Document:
 
 
 def genre(document: Document) -> str | None:
-    """What kind of text it is, as OntoNotes tells it by the name; None for documents that are named otherwise."""
+    """Return the genre in the name of an OntoNotes document; None for other documents."""
     first, slash, _ = document.name.partition("/")
     return first if slash and first in GENRES else None
 

@@ -1,9 +1,9 @@
-"""How likely one span means the same as another before it (Lee et al. 2017, section 4).
+"""Scores of pairs of span and antecedent (Lee et al. 2017, section 4).
 
-A pair is [span; antecedent; their product; features], which is far too wide to build for every pair. The first layer of
-the network needs only ``(B + C diag(g_i)) g_j`` of it, once the part of the span ``i`` alone is taken out: a matrix of
-its own for every span, that all its antecedents ``j`` are multiplied by. Spans go in small blocks, which share one
-stretch of antecedents, so that each block is one product of two matrices.
+A pair is [span; antecedent; their product; features], which is far too wide to build for every pair. Without the part
+of the span ``i`` alone, the first layer of the network is ``(B + C diag(g_i)) g_j``: one matrix per span, multiplied by
+all its antecedents ``j``. Spans are processed in small blocks that share one range of antecedents, so that each block
+is one matrix product.
 
 Shapes: M spans by position, m of a block; A antecedents at most; n of a block; P pairs; D width of a span, F width of
 all features, H hidden width.
@@ -22,12 +22,12 @@ from elmokit.nn.basic import Dropout
 from elmokit.nn.split_ffnn import SplitFFNN
 
 BLOCK = 8  # spans
-DISTANCES = torch.tensor([1, 2, 3, 4, 5, 8, 16, 32, 64])  # where the distance's 10 bins begin, but the first one
+DISTANCES = torch.tensor([1, 2, 3, 4, 5, 8, 16, 32, 64])  # lower bounds of the 10 distance bins, without the first
 
 
 @dataclass(frozen=True)
 class PairBlock:
-    """Some spans, the antecedents of all of them together, and where their pairs lie: n x m of them."""
+    """Some spans, the antecedents of all of them, and the range of their n x m pairs."""
 
     spans: slice
     antecedents: slice
@@ -36,17 +36,17 @@ class PairBlock:
 
 @dataclass(frozen=True)
 class PairLayout:
-    """All pairs of a document, block by block; a few of a block are no pairs, but fill it up."""
+    """All pairs of a document, block by block; some entries of a block are only padding."""
 
     blocks: list[PairBlock]
     spans_P: Tensor
     antecedents_P: Tensor
     real_P: Tensor
-    """Whether the antecedent comes before the span, and near enough."""
+    """True for pairs, false for padding: the antecedent comes before the span, and near enough."""
 
 
 def lay_out_pairs(num_spans: int, max_antecedents: int) -> PairLayout:
-    """Pair every span with at most so many nearest ones before it."""
+    """Pair every span with at most ``max_antecedents`` nearest ones before it."""
     blocks, spans, antecedents, num_pairs = [], [], [], 0
     for start in range(1, num_spans, BLOCK):  # the first span has no antecedent
         stop = min(start + BLOCK, num_spans)
@@ -78,7 +78,7 @@ class PairScorer(nn.Module):
         num_genres: int,
         has_speakers: bool,
     ) -> None:
-        """``num_genres`` counts genre 0, which is none; 0: the model knows no genres."""
+        """``num_genres`` counts genre 0, which is none; 0 for a model without genres."""
         super().__init__()
         self.max_antecedents = max_antecedents
         self.distances = nn.Embedding(len(DISTANCES) + 1, feature_dim)
@@ -93,9 +93,9 @@ class PairScorer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, vectors_MD: Tensor, scores_M: Tensor, *, speakers_M: Tensor | None, genre: int) -> Tensor:
-        """The scores of the antecedents, (M, A): column 0 is the span before, column 1 the one before that.
+        """Return the scores of the antecedents, (M, A): column 0 is the span before, column 1 the one before that.
 
-        -inf where there is none. What is not the same as anything before has the score 0.
+        -inf where there is none. The score of "no antecedent" is 0.
         """
         num_columns = min(self.max_antecedents, max(0, len(vectors_MD) - 1))
         layout = lay_out_pairs(len(vectors_MD), num_columns)
@@ -125,7 +125,15 @@ class PairScorer(nn.Module):
 
 
 class _BlockProducts(torch.autograd.Function):
-    """For the pair of span i with antecedent j: ``own_i + (plain + product diag(g_i)) g_j``."""
+    """First layer of the pair of span i with antecedent j: ``own_i + (plain + product diag(g_i)) g_j``."""
+
+    # With M_i = P + Q diag(g_i), P = plain and Q = product (H, D), and y_ij = own_i + M_i g_j. Given dy_ij:
+    #   d own_i = sum over j of dy_ij
+    #   dg_j   += M_i^T dy_ij                  (g_j as antecedent)
+    #   dM_i    = sum over j of dy_ij g_j^T
+    #   dP      = sum over i of dM_i           dQ = sum over i of dM_i diag(g_i)
+    #   dg_i   += column sums of (dM_i * Q)    (g_i inside M_i)
+    # A block has n antecedents and m spans, so that y, M and dM are single products of (n, D) with (D, m H).
 
     @staticmethod
     def forward(
@@ -170,5 +178,5 @@ class _BlockProducts(torch.autograd.Function):
 
 
 def _matrices(block: PairBlock, vectors_MD: Tensor, plain_HD: Tensor, product_HD: Tensor) -> Tensor:
-    """What the antecedents of every span of a block are multiplied by, (m, H, D)."""
+    """Return M_i of every span of a block, (m, H, D)."""
     return torch.addcmul(plain_HD, vectors_MD[block.spans][:, None], product_HD)

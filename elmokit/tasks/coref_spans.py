@@ -1,7 +1,7 @@
-"""Which spans of a document are worth linking: every span scored, the best of them kept (Lee et al. 2017, section 4).
+"""Scores of all spans of a document, and selection of the best (Lee et al. 2017, section 4).
 
-Spans are a grid: row t has those that begin at token t, column w those of w + 1 tokens. What they share is computed
-once a token; the vectors of whole spans are made for the kept ones only.
+Spans form a grid: row t has those that begin at token t, column w those of w + 1 tokens. Shared parts are computed once
+per token; the vectors of whole spans are computed for the kept ones only.
 
 Shapes: T tokens of a document, W tokens of the longest span, E width of the inputs, C width of the contexts, F width of
 a feature, H hidden width, M kept spans, D width of a span.
@@ -18,12 +18,12 @@ from torch.nn import functional
 from elmokit.nn.basic import Dropout
 from elmokit.nn.split_ffnn import SplitFFNN
 
-LEAST_KEPT = 16  # spans, or all: a short text would be left with too few by its share of words alone
+LEAST_KEPT = 16  # spans, or all; ``per_token`` alone would keep too few of a short text
 
 
 @dataclass(frozen=True)
 class KeptSpans:
-    """The best spans of a document, by position: by their first token, then by their last."""
+    """Best spans of a document, sorted by first token, then by last."""
 
     starts_M: Tensor
     lasts_M: Tensor  # included
@@ -33,7 +33,7 @@ class KeptSpans:
 
 @dataclass(frozen=True)
 class _ScoredSpans:
-    """The whole grid, and what of it the kept spans' vectors are made of."""
+    """Scores of the grid, and the parts of the vectors of kept spans."""
 
     scores_TW: Tensor
     widths_TWF: Tensor
@@ -43,8 +43,8 @@ class _ScoredSpans:
 class SpanScorer(nn.Module):
     """Scores all spans and keeps the best.
 
-    A span's vector is [context of its first token; of its last; its width's; its head], the head being a mean of its
-    tokens' inputs by learned attention.
+    The vector of a span is [context of its first token; of its last; embedding of its width; its head]. The head is a
+    mean of its tokens' inputs, weighted by trained attention.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SpanScorer(nn.Module):
         self.span_dim = 2 * context_dim + feature_dim + input_dim
         self.widths = nn.Embedding(max_width, feature_dim)
         nn.init.xavier_uniform_(self.widths.weight)
-        self.attention = nn.Linear(context_dim, 1, bias=False)  # a softmax would not see a bias
+        self.attention = nn.Linear(context_dim, 1, bias=False)  # a bias would cancel in the softmax
         self.scorer = SplitFFNN((context_dim, context_dim, feature_dim, input_dim), hidden_dims, dropout=dropout)
         self.dropout = Dropout(dropout)
 
@@ -84,7 +84,7 @@ class SpanScorer(nn.Module):
         )
         starts_M, columns_M = starts_S[kept_M], columns_S[kept_M]
         lasts_M = starts_M + columns_M
-        tokens_MW = (starts_M[:, None] + columns_W).clamp(max=len(left_T) - 1)  # past the span, attention is zero
+        tokens_MW = (starts_M[:, None] + columns_W).clamp(max=len(left_T) - 1)  # attention is zero past the span
         heads_ME = functional.embedding_bag(
             tokens_MW, inputs_TE, mode="sum", per_sample_weights=spans.attention_TWW[starts_M, columns_M]
         )
@@ -92,13 +92,13 @@ class SpanScorer(nn.Module):
         return KeptSpans(starts_M, lasts_M, spans.scores_TW[starts_M, columns_M], torch.cat(parts, dim=1))
 
     def _score(self, inputs_TE: Tensor, contexts_TC: Tensor) -> _ScoredSpans:
-        """Score the grid; spans that reach over the end of their sentence are in it, with scores of no meaning."""
+        """Score the grid; spans past the end of their sentence are in it, with meaningless scores."""
         start_HC, last_HC, width_HF, head_HE = self.scorer.pieces
         grid = (len(inputs_TE), self.max_width)
         attention_TWW = self._attend(contexts_TC)
         columns_W = torch.arange(self.max_width, device=inputs_TE.device)
         widths_TWF = self.dropout(self.widths(columns_W).expand(*grid, -1))
-        # A head is linear in its tokens too, so they are narrowed before they are added up.
+        # A head is linear in its tokens, so these are projected before they are summed.
         first_TWH = torch.baddbmm(
             self._windows(contexts_TC @ last_HC.t()), attention_TWW, self._windows(inputs_TE @ head_HE.t())
         )
@@ -108,13 +108,13 @@ class SpanScorer(nn.Module):
         return _ScoredSpans(scores_TW, widths_TWF, attention_TWW)
 
     def _attend(self, contexts_TC: Tensor) -> Tensor:
-        """How much every token of a span is its head, (T, W, W); zero past its last."""
+        """Return the attention of every span to its tokens, (T, W, W); zero past its last."""
         scores_TW = self._windows(self.attention(contexts_TC)).squeeze(2)
         past_WW = torch.ones(self.max_width, self.max_width, dtype=torch.bool, device=contexts_TC.device).triu(1)
         return scores_TW[:, None].masked_fill(past_WW, float("-inf")).softmax(dim=2)
 
     def _windows(self, rows_TH: Tensor) -> Tensor:
-        """Every row and those after it, zeros past the end of the document: a view, (T, W, H)."""
+        """Return every row and the W - 1 after it, zeros past the end of the document: a view, (T, W, H)."""
         padded = functional.pad(rows_TH, (0, 0, 0, self.max_width - 1))
         return padded.unfold(0, self.max_width, 1).transpose(1, 2)
 
@@ -122,9 +122,9 @@ class SpanScorer(nn.Module):
 def keep_best(
     scores_S: NDArray[np.float32], starts_S: NDArray[np.int64], lasts_S: NDArray[np.int64], num_kept: int
 ) -> NDArray[np.int64]:
-    """The places of the best spans, in order; none of them crosses a better one.
+    """Return the indices of the best spans, sorted; none of them crosses a better one.
 
-    Two spans cross if each has a token that the other lacks, and they share one. The first of equals is the better.
+    Two spans cross if they overlap and neither contains the other. Of equal scores, the first is better.
     """
     order = np.argsort(-scores_S, kind="stable")
     num_tokens = int(lasts_S.max(initial=-1)) + 1

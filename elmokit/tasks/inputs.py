@@ -1,10 +1,11 @@
-"""What task models read of a token: its static vector, its spelling, and ELMo.
+"""Token inputs of a task model: static vector, spelling, and ELMo.
 
 Shapes: B sequences, T tokens, E width of an input, L layers of a biLM, D width of a layer; W distinct words,
 K characters.
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +13,13 @@ from torch.nn import functional
 
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.nn.basic import CharCNN, Dropout
+from elmokit.tasks.progress import MixWeights
 from elmokit.tasks.recipe import CharSettings, ElmoSettings
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """The characters of a column's distinct words, and which of them stands where."""
+    """Characters of the distinct words of a column, and the index of the word at every position."""
 
     chars_WK: Tensor
     words_BT: Tensor
@@ -27,35 +29,35 @@ class Spelling:
 class Column:
     """Token sequences side by side, padded to the longest."""
 
-    mask_BT: Tensor  # true where there is a token
-    words_BT: Tensor | None = None  # rows of the static vectors; row 0 is zeros, for words that are not there
-    learned_BT: Tensor | None = None  # rows of the learned offsets to them; row 0 stays zero
+    mask_BT: Tensor  # true = token
+    words_BT: Tensor | None = None  # rows of the static vectors; row 0 is zeros, for out-of-vocabulary words
+    learned_BT: Tensor | None = None  # rows of their trained offsets; row 0 stays zero
     spelling: Spelling | None = None
-    layers_LND: Tensor | None = None  # of the tokens alone, one sequence after the other
+    layers_LND: Tensor | None = None  # biLM layers, no padding, sequences concatenated
 
 
 @dataclass(frozen=True)
 class EncodedTokens:
-    """A column as the layers of a task model read it."""
+    """Vectors of the tokens of a column."""
 
     inputs_BTE: Tensor
-    elmo_BTD: Tensor | None  # to be joined to the output of the lowest RNN; None where the recipe has nothing there
+    elmo_BTD: Tensor | None  # to concatenate with the output of the lowest RNN; None if the recipe has no ELMo there
     mask_BT: Tensor
 
 
 @dataclass(frozen=True)
 class InputSizes:
-    """What follows from data: None where a recipe has no such part."""
+    """Sizes that follow from the data; None or 0 for parts that the recipe does not have."""
 
-    vectors_VD: Tensor | None = None  # with its row of zeros
-    num_learned: int = 0  # words whose vectors are learned further, and one row for all others
+    vectors_VD: Tensor | None = None  # row 0 is zeros
+    num_learned: int = 0  # words with trained offsets, and one row for all others
     num_chars: int = 0
     num_layers: int = 0
     layer_dim: int = 0
 
 
 class TokenEncoder(nn.Module):
-    """Joins the vectors of every token. A location of ELMo has a mix of its own, shared by all columns."""
+    """Concatenates the vectors of every token. Each place of ELMo has its own mix, shared by all columns."""
 
     vectors_VD: Tensor | None
 
@@ -77,7 +79,7 @@ class TokenEncoder(nn.Module):
         self.output_dim = sizes.layer_dim if self.output_mix is not None else 0
 
     def forward(self, column: Column) -> EncodedTokens:
-        """Join what the recipe asks for."""
+        """Return the concatenated vectors."""
         parts = []
         if self.vectors_VD is not None:
             assert column.words_BT is not None
@@ -89,7 +91,7 @@ class TokenEncoder(nn.Module):
         if self.char_cnn is not None:
             assert column.spelling is not None
             spelled_BTF = functional.embedding(column.spelling.words_BT, self.char_cnn(column.spelling.chars_WK))
-            parts.append(spelled_BTF * column.mask_BT[:, :, None])  # all other parts have zeros on padding
+            parts.append(spelled_BTF * column.mask_BT[:, :, None])  # zeros on padding, as in all other parts
         if self.input_mix is not None:
             parts.append(self._mixed(self.input_mix, column))
         inputs_BTE = torch.cat(parts, dim=2)
@@ -97,7 +99,7 @@ class TokenEncoder(nn.Module):
         return EncodedTokens(inputs_BTE, elmo_BTD, column.mask_BT)
 
     def penalty(self) -> Tensor:
-        """What is added to a loss to keep the layers' weights near each other."""
+        """Return the penalty of the mix weights, which is added to the loss."""
         mixes = [mix for mix in (self.input_mix, self.output_mix) if mix is not None]
         return sum((mix.penalty(self.penalty_strength) for mix in mixes), torch.zeros(()))
 
@@ -108,6 +110,21 @@ class TokenEncoder(nn.Module):
         mixed_1ND: Tensor = self.dropout(mix(layers_LND[None], everywhere_1N))
         flat_PD = mixed_1ND.new_zeros(mask_BT.numel(), mixed_1ND.shape[2])
         return flat_PD.index_copy(0, mask_BT.flatten().nonzero().squeeze(1), mixed_1ND[0]).view(*mask_BT.shape, -1)
+
+
+def mix_weights(module: nn.Module) -> dict[str, MixWeights]:
+    """Return the mixes of a task's module by place, their weights after the softmax."""
+    tokens = cast(TokenEncoder, module.tokens)
+    mixes = {"input": tokens.input_mix, "output": tokens.output_mix}
+    return {place: _normalized(mix) for place, mix in mixes.items() if mix is not None}
+
+
+def _normalized(mix: ScalarMix) -> MixWeights:
+    if mix.weights is None:
+        weights_L = functional.one_hot(torch.tensor(mix.only_layer), mix.num_layers).float()
+    else:
+        weights_L = mix.weights.detach().softmax(dim=0)
+    return MixWeights(weights_L.tolist(), mix.gamma.item())
 
 
 def _mix(sizes: InputSizes, elmo: ElmoSettings) -> ScalarMix:

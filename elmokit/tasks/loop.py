@@ -1,15 +1,14 @@
-"""A task run, from examples to a saved model, in reading order.
+"""The loop of a task run, in reading order: from examples to a saved model.
 
-A run is a folder. To start the same run again is to go on with it, and it ends with the same bits as one that was never
-broken:
+A run is a folder. Starting the same run again resumes it, and it ends with the same bits as an uninterrupted one:
 
-    recipe.json    what was asked for
-    log.jsonl      losses, scores on development data, and at the end on test data; also as curves in tensorboard
-    checkpoints    the newest states of the run, the best weights so far among them
-    layers         the biLM's layers of all that is read, unless they are kept elsewhere
-    model          the model with the best weights, at the end of the run
-    result.json    how it ended
-    lock           held as long as a process works here
+    recipe.json    recipe of the run
+    log.jsonl      losses, dev scores, and at the end test scores; also as curves in tensorboard
+    checkpoints    newest states of the run, each with the best weights so far
+    layers         biLM layers of the data, unless they are cached elsewhere
+    model          model with the best weights, at the end of the run
+    result.json    result of the run: scores, sizes, dev curve, trained mixes
+    lock           held while a process works here
 """
 
 import json
@@ -17,7 +16,7 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,8 @@ from elmokit.runs.layout import CHECKPOINTS, MODEL, RECIPE
 from elmokit.runs.saving import background_writer
 from elmokit.runs.seeds import seeded
 from elmokit.runs.world import ALONE
-from elmokit.tasks.batches import TrainingBatches, prefetched
-from elmokit.tasks.evaluation import evaluate, predict, warn_of_unknown_labels
+from elmokit.tasks.batches import TrainingBatches, num_batches, prefetched
+from elmokit.tasks.inputs import mix_weights
 from elmokit.tasks.materials import Materials, TaskData, all_sequences, gather_materials
 from elmokit.tasks.optimizer import learned_parameters
 from elmokit.tasks.progress import (
@@ -42,24 +41,28 @@ from elmokit.tasks.progress import (
     LayersRead,
     Logged,
     Report,
+    RunSizes,
     TaskPlan,
     TaskStep,
     curve_values,
+    finished_from_json,
 )
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.resume_check import check_resume, examples_fingerprint, same_recipe
-from elmokit.tasks.saved import SavedTask, build_model, save_task_model
-from elmokit.tasks.state import START, LearnedStep, Learner
+from elmokit.tasks.saved import SavedTask, save_task
+from elmokit.tasks.state import START, StepLoss, TaskState
 from elmokit.tasks.task import AnyTask
+from elmokit.tasks.task_model import TaskModel, build_task_model, warn_of_unknown_labels
 
 LAYERS, RESULT = "layers", "result.json"
 
-LOG_EVERY = 20  # steps that a line of the log is the mean of
-SECONDS_AT_RISK = 600.0  # of work that a crash may cost, between two looks at the development data
+LOG_EVERY = 20  # steps per log line, which has their means
+SAVE_EVERY = 600.0  # seconds at most between two checkpoints
 NUM_CHECKPOINTS = 2
+FEW_STEPS = 500
 
 
-def train_task(
+def run_task(
     task: AnyTask,
     recipe: TaskRecipe,
     data: TaskData,
@@ -68,58 +71,58 @@ def train_task(
     report: Report,
     stop: threading.Event,
     layers_dir: str | Path | None = None,
-) -> Path | None:
-    """Learn a task as the recipe says; return the model's folder, or None if ``stop`` came before the end.
+) -> Finished | None:
+    """Train a task; return the result, or None if ``stop`` was set before the end. The model is in ``MODEL``.
 
-    Goes on with what the run's folder has; a run that is finished is left as it is, unless the recipe now asks for
-    other epochs or patience. ``layers_dir`` is where the biLM's layers are kept, for other runs to share; the run's own
-    folder by default.
+    Resumes the run in the folder. A finished run is left as it is, unless the recipe has other epochs or patience.
+    ``layers_dir`` caches the biLM's layers for other runs to share; the run's own folder by default.
     """
     run_dir = Path(run_dir)
     with claimed(run_dir, ALONE):
         remove_leftovers(run_dir)
         materials = gather_materials(task, recipe, data, run_dir / LAYERS if layers_dir is None else Path(layers_dir))
-        batches = TrainingBatches(task, materials.train, materials.labels, materials.columns, recipe.training)
-        newest = _find_newest(run_dir, materials, num_steps=recipe.training.epochs * batches.per_epoch)
+        newest = _find_newest(run_dir, materials)
         if newest is not None and (finished := _finished_before(run_dir, task, recipe, data)) is not None:
             report(finished)
-            return run_dir / MODEL
+            return finished
         write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
-        warn_of_unknown_labels(task, materials.labels, materials.dev, source="development data")
-        if not _read_layers(task, materials, [*materials.train, *materials.dev], report=report, stop=stop):
+        warn_of_unknown_labels(task, materials.labels, materials.dev, source="dev data")
+        if not _read_layers(materials, [*materials.train, *materials.dev], report=report, stop=stop):
             return None
-        learner = _begin(task, recipe, materials, batches)
+        with seeded(recipe.training.seed, START):
+            model = build_task_model(task, recipe, materials.labels, materials.columns)
+        batches = TrainingBatches(model, materials.train)
+        state = TaskState(model.module, recipe.training, steps_per_epoch=batches.per_epoch, metric=task.metric)
         if newest is not None:
-            learner.restore(newest)
-        report(_plan(task, learner, materials))
-        with open_journal(run_dir, from_step=learner.step, curve_values=curve_values, report=report) as journal:
-            _learn(task, learner, batches, materials, run_dir / CHECKPOINTS, journal, stop=stop)
-            if learner.is_over and _finish(task, learner, materials, data, run_dir, journal, report=report, stop=stop):
-                return run_dir / MODEL
-    return None
+            state.restore(newest)
+        report(_plan(state, materials))
+        with open_journal(run_dir, from_step=state.step, curve_values=curve_values, report=report) as journal:
+            _train(model, state, batches, materials, run_dir / CHECKPOINTS, journal, stop=stop)
+            if not state.is_over:
+                return None
+            return _finish(model, state, materials, data, run_dir, journal, report=report, stop=stop)
 
 
-def _find_newest(run_dir: Path, materials: Materials, *, num_steps: int) -> Checkpoint | None:
-    """The run's newest checkpoint, if there is one; what it cannot go on with is refused."""
+def _find_newest(run_dir: Path, materials: Materials) -> Checkpoint | None:
+    """Return the newest checkpoint of the run, if any; reject one that this run cannot resume from."""
     folder = run_dir / CHECKPOINTS
     clear_unfinished(folder)
     newest = load_newest(folder)
     if newest is None:
         return None
-    check_resume(newest.facts["follows"], materials.origin, folder=run_dir)
+    check_resume(newest.facts["follows"], materials.resume_key, folder=run_dir)
+    settings = materials.recipe.training
+    num_steps = settings.epochs * num_batches(len(materials.train), settings.batch_size)
     if newest.step > num_steps:
-        epochs = materials.columns.recipe.training.epochs
         raise ConfigError(
-            f"{run_dir}: the run there has taken {newest.step:,} steps, and {num_steps:,} are all of training.epochs = "
-            f"{epochs}; give more epochs, or name another run folder"
+            f"{run_dir}: the run in this folder has taken {newest.step:,} steps; training.epochs = {settings.epochs} "
+            f"has {num_steps:,}; give more epochs, or name another run folder"
         )
     return newest
 
 
-def _read_layers(
-    task: AnyTask, materials: Materials, examples: Sequence[Any], *, report: Report, stop: threading.Event
-) -> bool:
-    """Let the biLM read what it has not yet; return whether it came to the end."""
+def _read_layers(materials: Materials, examples: Sequence[Any], *, report: Report, stop: threading.Event) -> bool:
+    """Compute the biLM layers that are not cached yet; return False if ``stop`` was set before the end."""
     if materials.layers is None:
         return True
 
@@ -129,21 +132,15 @@ def _read_layers(
             raise _Stopped
 
     try:
-        materials.layers.add(all_sequences(task, examples), progress=progress)
+        materials.layers.add(all_sequences(materials.task, examples), progress=progress)
     except _Stopped:
         return False
     return True
 
 
-def _begin(task: AnyTask, recipe: TaskRecipe, materials: Materials, batches: TrainingBatches) -> Learner:
-    with seeded(recipe.training.seed, START):
-        model = build_model(task, recipe, materials.labels, materials.columns)
-    return Learner(model, recipe.training, steps_per_epoch=batches.per_epoch, metric=task.metric)
-
-
-def _learn(
-    task: AnyTask,
-    learner: Learner,
+def _train(
+    model: TaskModel,
+    state: TaskState,
     batches: TrainingBatches,
     materials: Materials,
     checkpoints: Path,
@@ -151,46 +148,37 @@ def _learn(
     *,
     stop: threading.Event,
 ) -> None:
-    """Learn up to a look at the development data, look, save, and so on."""
+    """Train up to the next evaluation, evaluate, save; repeat."""
     watch = _Stopwatch()
     with background_writer(checkpoints, keep=NUM_CHECKPOINTS, log=journal.log) as writer:
-        while not (learner.is_over or stop.is_set()):
-            look_after, save_by = learner.next_look, time.monotonic() + SECONDS_AT_RISK
-            steps: list[LearnedStep] = []
-            # Batches are made ahead up to the look only: no other thread reads columns while it predicts.
-            for batch in prefetched(batches.make, range(learner.step, look_after)):
-                steps.append(learner.learn(batch))
+        while not (state.is_over or stop.is_set()):
+            evaluate_after, save_by = state.next_evaluation, time.monotonic() + SAVE_EVERY
+            steps: list[StepLoss] = []
+            # Batches are made ahead up to the evaluation only: no other thread reads columns while it predicts.
+            for batch in prefetched(batches.make, range(state.step, evaluate_after)):
+                steps.append(state.train_step(batch))
                 writer.raise_if_failed()
                 must_pause = stop.is_set() or time.monotonic() > save_by
-                if len(steps) == LOG_EVERY or must_pause or learner.step == look_after:
-                    journal.write(_summary(learner, steps, len(materials.train), watch.lap()))
+                if len(steps) == LOG_EVERY or must_pause or state.step == evaluate_after:
+                    journal.write(_summary(state, steps, len(materials.train), watch.lap()))
                     steps = []
                 if must_pause:
                     break
-            if learner.step == look_after:
-                journal.write(_look(task, learner, materials))
-                learner.seconds += watch.lap()
-            writer.save(learner.checkpoint(materials.origin))
+            if state.step == evaluate_after:
+                journal.write(_evaluate_dev(model, state, materials))
+                state.seconds += watch.lap()
+            writer.save(state.checkpoint(materials.resume_key))
 
 
-def _look(task: AnyTask, learner: Learner, materials: Materials) -> DevScores:
-    with learner.evaluated_weights():
-        predictions = predict(
-            task,
-            learner.model,
-            materials.columns,
-            materials.labels,
-            materials.dev,
-            batch_size=learner.settings.batch_size,
-        )
-        scores = task.score(materials.dev, predictions)
-        is_best = learner.note(scores)
-    return DevScores(learner.step, learner.epoch, scores, is_best)
+def _evaluate_dev(model: TaskModel, state: TaskState, materials: Materials) -> DevScores:
+    with state.evaluated_weights():
+        scores = model.task.score(materials.dev, model.predict_examples(materials.dev))
+        return state.record_scores(scores)
 
 
 def _finish(
-    task: AnyTask,
-    learner: Learner,
+    model: TaskModel,
+    state: TaskState,
     materials: Materials,
     data: TaskData,
     run_dir: Path,
@@ -198,58 +186,86 @@ def _finish(
     *,
     report: Report,
     stop: threading.Event,
-) -> bool:
-    """Test the best weights, and save them; return False if ``stop`` came before that."""
-    if learner.best is None:  # epochs were taken off the recipe up to here, and the first look with them
-        journal.write(_look(task, learner, materials))
-    best, recipe = learner.best, materials.columns.recipe
+) -> Finished | None:
+    """Test the best weights and save them; return None if ``stop`` was set before that."""
+    if state.best is None:  # the recipe now has fewer epochs, and the first evaluation went with them
+        journal.write(_evaluate_dev(model, state, materials))
+    best, recipe = state.best, materials.recipe
     assert best is not None
-    learner.model.load_state_dict(best.weights)
-    test = test_data = None
-    if data.read_test is not None:
-        try:
-            examples = data.read_test()
-        except InputError as error:
-            raise InputError(
-                f"{error}; what was learned is kept, and the same command goes on with the test"
-            ) from error
-        test_data = examples_fingerprint(task, examples, None)
-        if not _read_layers(task, materials, examples, report=report, stop=stop):
-            return False
-        test = evaluate(
-            task,
-            learner.model,
-            materials.columns,
-            materials.labels,
-            examples,
-            batch_size=recipe.training.batch_size,
-            source="test data",
-        )
-    finished = Finished(learner.step, best.step, best.scores, test, learner.seconds, recipe.training.seed)
-    _save(task, materials, finished, best.weights, run_dir / MODEL)
+    _warn_if_untrained(best.scores[model.task.metric], state)
+    model.module.load_state_dict(best.weights)
+    examples = None if data.read_test is None else _read_test(data)
+    test = None
+    if examples is not None:
+        if not _read_layers(materials, examples, report=report, stop=stop):
+            return None
+        test = model.evaluate_examples(examples, source="test data")
+    finished = Finished(
+        step=state.step,
+        best_step=best.step,
+        dev=best.scores,
+        test=test,
+        seconds=state.seconds,
+        seed=recipe.training.seed,
+        sizes=RunSizes(
+            num_train=len(materials.train),
+            num_dev=len(materials.dev),
+            num_test=None if examples is None else len(examples),
+            num_parameters=_count_trained(state),
+        ),
+        dev_curve=state.dev_curve,
+        mixes=mix_weights(model.module),
+    )
+    _save(materials, finished, best.weights, run_dir / MODEL)
     journal.write(finished)
-    result = {"task": task.name, **asdict(finished), "test_data": test_data, "recipe": recipe.model_dump(mode="json")}
+    result = {
+        "task": model.task.name,
+        **asdict(finished),
+        "test_data": None if examples is None else examples_fingerprint(model.task, examples, None),
+        "recipe": recipe.model_dump(mode="json"),
+    }
     write_json(run_dir / RESULT, result)
-    return True
+    return finished
 
 
-def _save(task: AnyTask, materials: Materials, finished: Finished, weights: dict[str, Tensor], folder: Path) -> None:
+def _read_test(data: TaskData) -> Sequence[Any]:
+    assert data.read_test is not None
+    try:
+        return data.read_test()
+    except InputError as error:
+        raise InputError(
+            f"{error}; the trained weights are saved, and the same command resumes with the test"
+        ) from error
+
+
+def _warn_if_untrained(dev_score: float, state: TaskState) -> None:
+    if dev_score > 0:
+        return
+    advice = "check that the dev data has the labels of the training data, or lower training.learning_rate"
+    if state.step < FEW_STEPS:
+        advice = "so few steps rarely train a model: give more training.epochs or more data, or a smaller batch_size"
+    warnings.warn(
+        f"the best dev {state.metric} is 0 after {state.step:,} steps; {advice}", ElmokitWarning, stacklevel=4
+    )
+
+
+def _save(materials: Materials, finished: Finished, weights: dict[str, Tensor], folder: Path) -> None:
     saved = SavedTask(
-        task=task,
-        recipe=materials.columns.recipe,
+        task=materials.task,
+        recipe=materials.recipe,
         labels=materials.labels,
         vocab=materials.vocab,
         vectors=materials.vectors,
         bilm=materials.bilm,
         weights=weights,
     )
-    scores = {f"Development {name}": value for name, value in finished.dev.items()}
+    scores = {f"Dev {name}": value for name, value in finished.dev.items()}
     scores |= {f"Test {name}": value for name, value in (finished.test or {}).items()}
-    save_task_model(saved, folder, scores=scores)
+    save_task(saved, folder, scores=scores)
 
 
 def _finished_before(run_dir: Path, task: AnyTask, recipe: TaskRecipe, data: TaskData) -> Finished | None:
-    """How the run ended, if an earlier piece of it has done all that is asked for, the test too."""
+    """Return the result in the folder if it is of this recipe and, if asked for, of this test data."""
     try:
         result = json.loads((run_dir / RESULT).read_bytes())
         if not same_recipe(result["recipe"], recipe) or not (run_dir / MODEL).is_dir():
@@ -257,44 +273,48 @@ def _finished_before(run_dir: Path, task: AnyTask, recipe: TaskRecipe, data: Tas
         if data.read_test is not None and result["test_data"] != examples_fingerprint(task, data.read_test(), None):
             if result["test_data"] is not None:
                 warnings.warn(
-                    f"{run_dir}: was tested on other data before; the scores on these take the place of those",
+                    f"{run_dir}: the model was tested on other data before; the new scores replace those",
                     ElmokitWarning,
                     stacklevel=3,
                 )
             return None
-        return Finished(**{field.name: result[field.name] for field in fields(Finished)})
+        return finished_from_json(result)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _plan(task: AnyTask, learner: Learner, materials: Materials) -> TaskPlan:
+def _plan(state: TaskState, materials: Materials) -> TaskPlan:
     return TaskPlan(
-        step=learner.step,
-        num_steps=learner.num_steps,
-        seconds=learner.seconds,
+        step=state.step,
+        num_steps=state.num_steps,
+        seconds=state.seconds,
         num_examples=len(materials.train),
         num_dev=len(materials.dev),
-        num_parameters=sum(parameter.numel() for parameter in learned_parameters(learner.model).values()),
-        metric=task.metric,
-        best=None if learner.best is None else learner.best.scores[task.metric],
+        num_parameters=_count_trained(state),
+        metric=state.metric,
+        best=None if state.best is None else state.best.scores[state.metric],
     )
 
 
-def _summary(learner: Learner, steps: list[LearnedStep], num_examples: int, seconds: float) -> TaskStep:
-    learner.seconds += seconds
+def _count_trained(state: TaskState) -> int:
+    return sum(parameter.numel() for parameter in learned_parameters(state.model).values())
+
+
+def _summary(state: TaskState, steps: list[StepLoss], num_examples: int, seconds: float) -> TaskStep:
+    state.seconds += seconds
     return TaskStep(
-        step=learner.step,
-        epoch=learner.epoch,
+        step=state.step,
+        epoch=state.epoch,
         loss=sum(step.loss for step in steps) / len(steps),
         gradient_norm=sum(step.gradient_norm for step in steps) / len(steps),
         learning_rate=steps[-1].learning_rate,
-        examples_per_second=len(steps) * num_examples / learner.steps_per_epoch / max(seconds, 1e-9),
-        seconds=learner.seconds,
+        examples_per_second=len(steps) * num_examples / state.steps_per_epoch / max(seconds, 1e-9),
+        seconds=state.seconds,
     )
 
 
-class _Stopped(Exception):  # noqa: N818  no error
-    """The biLM was asked to stop reading."""
+class _Stopped(Exception):  # noqa: N818  not an error
+    """Raised to stop the biLM from reading."""
 
 
 class _Stopwatch:
@@ -302,6 +322,6 @@ class _Stopwatch:
         self._mark = time.monotonic()
 
     def lap(self) -> float:
-        """Seconds since the lap before."""
+        """Return the seconds since the lap before."""
         before, self._mark = self._mark, time.monotonic()
         return self._mark - before

@@ -1,4 +1,4 @@
-"""What a task run learns from, made ready: examples, labels, vectors, and the layers of a biLM."""
+"""Inputs of a task run: examples, labels, static vectors, and the layers of a biLM."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,19 +26,21 @@ from elmokit.weights.sums import sha256
 
 @dataclass(frozen=True, eq=False)
 class TaskData:
-    """Examples to learn from, to choose the best weights by, and to test these on."""
+    """Examples of a run: to train on, to select the best weights with, and to test these on."""
 
     train: Sequence[Any]
     dev: Sequence[Any]
     read_test: Callable[[], Sequence[Any]] | None = None
-    """Called once, at the end of a run. None if there is nothing to test on."""
+    """Called at the end of a run. None without test data."""
 
 
 @dataclass(frozen=True, eq=False)
 class Materials:
-    """All that a run reads."""
+    """Everything that a run reads."""
 
-    train: list[Any]  # what the recipe leaves of it
+    task: AnyTask
+    recipe: TaskRecipe
+    train: list[Any]  # after the recipe's limits
     dev: Sequence[Any]
     labels: FrozenConfig
     vocab: InputVocab
@@ -46,16 +48,16 @@ class Materials:
     bilm: SavedBiLM | None
     layers: LayerStore | None
     columns: ColumnMaker
-    origin: dict[str, Any]
+    resume_key: dict[str, Any]
 
 
 def read_data(task: AnyTask, *, train: Path, dev: Path, test: Path | None) -> TaskData:
-    """Read a task's files; the one to test on not before it is asked for."""
+    """Read the files of a task; the test file only when the run asks for it."""
     for path in (train, dev, test):
         if path is not None and not path.exists():
             raise InputError(f"{path}: no such file; check the path, seen from {Path.cwd()}")
-    if test is not None and test.is_file() and not test.stat().st_size:  # it will be read only when all is learned
-        raise InputError(f"{test}: is empty; give another file to test on, or none")
+    if test is not None and test.is_file() and not test.stat().st_size:  # it is read after training
+        raise InputError(f"{test}: is empty; give another test file, or none")
     return TaskData(
         train=task.read_training(train),
         dev=task.read(dev),
@@ -64,15 +66,15 @@ def read_data(task: AnyTask, *, train: Path, dev: Path, test: Path | None) -> Ta
 
 
 def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_dir: Path) -> Materials:
-    """Make everything ready but the biLM's layers, which take longest: see `all_sequences` and `LayerStore.add`."""
+    """Return everything except the biLM's layers, which take longest: see `all_sequences` and `LayerStore.add`."""
     if recipe.task != task.name:
         raise ConfigError(f"the recipe is for the task {recipe.task!r}, not for {task.name!r}; name the other one")
     if not data.dev:
-        raise InputError("no development examples, by which the best weights are chosen; give some")
+        raise InputError("no dev examples; give some, to select the best weights")
     lengths = count_tokens(task, data.train, source="training data")
     count_tokens(task, data.dev, source="development data")
     train = [data.train[index] for index in choose_examples(lengths, recipe.training)]
-    labels = task.learn_labels(data.train)  # of all, so that runs on other parts of them can decide together
+    labels = task.learn_labels(data.train)  # of all, so that runs on other parts of them can form an ensemble
     vectors = None if recipe.words.file is None else read_static_vectors(recipe.words.file)
     vocab = learn_inputs(all_sequences(task, train), recipe, vectors=vectors)
     bilm = _find_bilm(recipe) if reads_elmo(recipe) else None
@@ -85,17 +87,28 @@ def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_d
         "biLM": None if embedder is None else embedder.fingerprint(),
     }
     columns = ColumnMaker(recipe, vocab, vectors=vectors, layers=layers)
-    origin = resume_key(recipe, fingerprints)
-    return Materials(train, data.dev, labels, vocab, vectors, bilm, layers, columns, origin)
+    return Materials(
+        task=task,
+        recipe=recipe,
+        train=train,
+        dev=data.dev,
+        labels=labels,
+        vocab=vocab,
+        vectors=vectors,
+        bilm=bilm,
+        layers=layers,
+        columns=columns,
+        resume_key=resume_key(recipe, fingerprints),
+    )
 
 
 def all_sequences(task: AnyTask, examples: Sequence[Any]) -> Iterator[Sequence[str]]:
-    """The token sequences of examples."""
+    """Return the token sequences of examples."""
     return (tokens for example in examples for column in task.sequences(example) for tokens in column)
 
 
 def _find_bilm(recipe: TaskRecipe) -> SavedBiLM:
-    """The biLM that a recipe names, or one of its shape that has learned nothing."""
+    """Return the biLM that a recipe names, or an untrained one of its shape."""
     assert recipe.elmo.model is not None
     saved = load_saved(recipe.elmo.model)
     if not recipe.elmo.untrained:

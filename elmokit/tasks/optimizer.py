@@ -1,4 +1,4 @@
-"""How a task model's weights move: the rate, the l2 penalty, the clip, the optimiser, and the weights' moving mean."""
+"""Optimizer of a task model: schedule, l2 penalty, clip, update, and moving average of the weights."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ from elmokit.runs.optimizers import OPTIMIZERS, check_finite
 from elmokit.tasks.recipe import TrainingSettings
 
 DECAY, DECAY_STEPS = 0.999, 100  # Lee et al. 2017
-TOKENS = "tokens."  # how the names of a token encoder's parameters begin
+TOKENS = "tokens."  # prefix of the token encoder's parameters
 
-RHO = 0.95  # of Adadelta
+RHO = 0.95  # Adadelta's
 
 
 class TaskOptimizer:
-    """Adds the l2 penalty to the gradients, clips them, then moves the weights."""
+    """Adds the l2 penalty to the gradients, clips them, then updates the weights."""
 
     def __init__(self, model: nn.Module, settings: TrainingSettings) -> None:
         self._parameters = learned_parameters(model)
@@ -25,15 +25,15 @@ class TaskOptimizer:
         self._method = _make(settings, list(self._parameters.values()))
 
     def clear(self) -> None:
-        """Forget the gradients of the step before."""
+        """Clear the gradients of the step before."""
         self._method.zero_grad(set_to_none=True)
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> float:
-        """Move every weight along its gradient; return the gradients' norm before it was clipped."""
+        """Update the weights; return the norm of the gradients before the clip."""
         settings = self._settings
         for weight in self._decayed:
-            # Part of the loss, so it comes before the clip, and Adam scales it like the rest.
+            # Part of the loss: added before the clip, and scaled by Adam like the rest.
             pull = settings.weight_decay * weight
             weight.grad = pull if weight.grad is None else weight.grad.add_(pull)
         learning = [parameter for parameter in self._parameters.values() if parameter.grad is not None]
@@ -49,7 +49,7 @@ class TaskOptimizer:
         return float(norm)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that the optimiser remembers, by name."""
+        """Return the state of the optimizer, by name."""
         return {
             f"{name}/{key}": torch.as_tensor(value)
             for name, parameter in self._parameters.items()
@@ -57,7 +57,7 @@ class TaskOptimizer:
         }
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` gave."""
+        """Restore the state that `tensors` returned."""
         self._method.state.clear()
         for full_name, value in tensors.items():
             name, key = full_name.rsplit("/", 1)
@@ -65,9 +65,9 @@ class TaskOptimizer:
 
 
 class MovingMean:
-    """A mean of the weights of all steps in which older ones fade; it begins with the weights before the first step.
+    """Exponential moving average of the weights, initialized with those before the first step.
 
-    There is no correction for that beginning, as TensorFlow's ``ExponentialMovingAverage`` has none by default.
+    There is no bias correction, as in TensorFlow's ``ExponentialMovingAverage`` by default.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -77,16 +77,16 @@ class MovingMean:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights after a step."""
+        """Update the average with the weights after a step."""
         torch._foreach_lerp_(list(self.tensors.values()), list(self._parameters.values()), 1 - self._decay)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from the ``tensors`` of before."""
+        """Restore the average from saved ``tensors``."""
         self.tensors = {name: tensors[name].clone() for name in self._parameters}
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Let the model have the mean as its weights, for as long as the block lasts."""
+        """Give the model the average as its weights, within a ``with`` block."""
         kept = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
         self._fill(self.tensors)
         try:
@@ -101,7 +101,7 @@ class MovingMean:
 
 
 def learning_rate(settings: TrainingSettings, *, step: int, num_halvings: int) -> float:
-    """The rate of a step, counted from 0."""
+    """Return the learning rate of a step, counted from 0."""
     match settings.schedule:
         case "constant":
             return settings.learning_rate
@@ -118,14 +118,14 @@ def _make(settings: TrainingSettings, parameters: list[nn.Parameter]) -> torch.o
 
 
 def learned_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that training may change, by name."""
+    """Return the trained parameters, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def decayed_names(model: nn.Module) -> list[str]:
-    """The matrices of recurrent and feed-forward layers: what the l2 penalty is on.
+    """Return the names of parameters with an l2 penalty: matrices of recurrent and feed-forward layers.
 
-    Tables of vectors are none, nor is anything that belongs to the tokens: word vectors, characters, mixes.
+    Embeddings have none, nor has anything in the token encoder: word vectors, characters, mixes.
     """
     tables = {
         f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)

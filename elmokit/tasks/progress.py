@@ -1,34 +1,35 @@
-"""What a task run tells of itself; whoever starts one shows it."""
+"""Entries that a task run reports while it trains, and its result."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True)
 class LayersRead:
-    """How far the biLM has read the data, before anything is learned."""
+    """Progress of the biLM through the data, before training."""
 
     num_done: int
-    num_tokens: int  # that it has not read in an earlier run
+    num_tokens: int  # without those cached by an earlier run
 
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """Where the run stands as it begins or goes on, and where it ends at the latest."""
+    """Size of a run, and the step at which it starts or resumes."""
 
     step: int
     num_steps: int
-    seconds: float  # of earlier pieces of the run
-    num_examples: int  # to learn from
+    seconds: float  # of training before this process
+    num_examples: int  # to train on
     num_dev: int
-    num_parameters: int  # that are learned
+    num_parameters: int  # that are trained
     metric: str
-    best: float | None = None  # on the development data, in earlier pieces of the run
+    best: float | None = None  # dev score before this process
 
 
 @dataclass(frozen=True)
 class TaskStep:
-    """What the log says of the steps since the line before."""
+    """Means over the steps since the entry before."""
 
     step: int
     epoch: float
@@ -36,12 +37,12 @@ class TaskStep:
     gradient_norm: float  # before the clip
     learning_rate: float
     examples_per_second: float
-    seconds: float  # since the run began, looks at the development data included
+    seconds: float  # since the run began, with evaluations
 
 
 @dataclass(frozen=True)
 class DevScores:
-    """A look at the development data."""
+    """Scores on the dev set."""
 
     step: int
     epoch: float
@@ -50,8 +51,26 @@ class DevScores:
 
 
 @dataclass(frozen=True)
+class MixWeights:
+    """A trained mix of the biLM's layers (Peters et al. 2018, equation 1)."""
+
+    weights: list[float]  # after the softmax, one per layer
+    gamma: float
+
+
+@dataclass(frozen=True)
+class RunSizes:
+    """Numbers of examples and parameters of a run."""
+
+    num_train: int  # after the recipe's limits
+    num_dev: int
+    num_test: int | None  # None without test data
+    num_parameters: int  # that are trained
+
+
+@dataclass(frozen=True)
 class Finished:
-    """How a run ended. The scores are those of its best weights."""
+    """Result of a run. The scores and mixes are those of its best weights."""
 
     step: int
     best_step: int
@@ -59,6 +78,9 @@ class Finished:
     test: dict[str, float] | None  # None without test data
     seconds: float
     seed: int
+    sizes: RunSizes | None = None  # None in results of older versions, as are the next two
+    dev_curve: list[DevScores] | None = None  # every evaluation, in order
+    mixes: dict[str, MixWeights] | None = None  # by place, "input" or "output"
 
 
 Logged = TaskStep | DevScores | Finished
@@ -67,8 +89,20 @@ Entry = LayersRead | TaskPlan | Logged
 Report = Callable[[Entry], None]
 
 
+def finished_from_json(values: Mapping[str, Any]) -> Finished:
+    """Return the result in a result.json; those of older versions lack sizes, dev curve and mixes."""
+    known = {field.name: values[field.name] for field in fields(Finished) if field.name in values}
+    if known.get("sizes") is not None:
+        known["sizes"] = RunSizes(**known["sizes"])
+    if known.get("dev_curve") is not None:
+        known["dev_curve"] = [DevScores(**point) for point in known["dev_curve"]]
+    if known.get("mixes") is not None:
+        known["mixes"] = {place: MixWeights(**mix) for place, mix in known["mixes"].items()}
+    return Finished(**known)
+
+
 def curve_values(entry: Logged) -> dict[str, float]:
-    """What is drawn of an entry, by the names of the curves."""
+    """Return the values of an entry by the names of their curves."""
     match entry:
         case TaskStep():
             names = ("loss", "gradient_norm", "learning_rate", "examples_per_second")

@@ -1,16 +1,25 @@
-"""A task run as a validated value: which task, what its model reads, and how it learns."""
+"""Recipe of a task run: the task, what its model reads, and how it is trained; and how a recipe is found."""
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
-from elmokit.config import FrozenConfig
+from elmokit.config import FrozenConfig, find_recipe, parse_config, parse_overrides, read_recipe
 from elmokit.encoders.static_vectors import Lowering
+from elmokit.errors import ConfigError, InputError
+from elmokit.tasks.names import get_task
+from elmokit.weights.bundled import EN_SMALL
 
+if TYPE_CHECKING:
+    from elmokit.tasks.task import AnyTask
+
+NONE = "none"
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-# A recipe's ``none`` is read as nothing, for which TOML has no word; here it is a value like the others.
-NoneByName = BeforeValidator(lambda given: "none" if given is None else given)
+# TOML has no null, so recipes write ``none`` for it; in these fields it is a value like the others.
+NoneByName = BeforeValidator(lambda given: NONE if given is None else given)
 Place = Annotated[Literal["none", "input", "output", "both"], NoneByName]
 
 
@@ -18,16 +27,16 @@ class WordSettings(FrozenConfig):
     """Static vectors, such as GloVe's."""
 
     file: str | None = None
-    """Where they are; none: the model reads none."""
+    """Path of the vectors; none: the model reads no static vectors."""
     trained: bool | Literal["missing"] = False
-    """Whether the vectors of the training text's words are learned further; ``missing``: of those that have none."""
+    """Train the vectors of the words in the training data; ``missing``: only of words without a static vector."""
     lower: Lowering = "fallback"
-    """Look words up in lower case always, only where they are not there as they are written, or never."""
+    """Look words up in lower case: always, only if the word as written has no vector, or never."""
     unit_length: bool = False
 
 
 class CharSettings(FrozenConfig):
-    """A task model's own character CNN (not the biLM's)."""
+    """Character CNN of the task model (not the biLM's)."""
 
     char_dim: PositiveInt = 16
     filters: Annotated[tuple[tuple[PositiveInt, PositiveInt], ...], Field(min_length=1)] = ((3, 128),)
@@ -35,50 +44,51 @@ class CharSettings(FrozenConfig):
     dropout: Share = 0.0
     max_chars: PositiveInt = 30
     min_count: PositiveInt = 1
-    """Characters seen less often are all one."""
+    """Rarer characters share one embedding."""
 
 
 class ElmoSettings(FrozenConfig):
-    """What of a biLM goes where."""
+    """Use of a biLM: which one, where its mix is concatenated, and how it is mixed."""
 
     model: str | None = None
-    """A saved biLM; `untrained` with a seed is one of the same shape that has learned nothing."""
+    """A saved biLM."""
     untrained: bool = False
+    """Take only its shape, with random weights that follow from the seed: a control."""
     place: Place = "input"
     layers: Literal["all", "last"] = "all"
     penalty: Annotated[float, Field(ge=0)] = 0.0
-    """The paper's lambda: times the squared weights before the softmax."""
+    """The paper's lambda, the factor of the squared mix weights (before the softmax)."""
     learn_gamma: bool = True
     layer_norm: Annotated[Literal["none", "token", "batch"], NoneByName] = "none"
     dropout: Share = 0.5
 
 
 class TrainingSettings(FrozenConfig):
-    """How the model learns."""
+    """Optimization of the model."""
 
     batch_size: PositiveInt = 32
     epochs: PositiveInt = 20
     patience: PositiveInt | None = None
-    """Stop after so many looks at the development data without a better score."""
+    """Stop after so many evaluations on the dev set without a better score."""
     evaluate_every: PositiveInt | None = None
-    """Steps between looks; none: one after every epoch."""
+    """Steps between evaluations; none: one per epoch."""
     optimizer: Literal["adam", "adadelta", "adagrad", "sgd"] = "adam"
     learning_rate: Positive = 1e-3
     adadelta_epsilon: Positive = 1e-6
-    """Adadelta's; the smaller, the slower it begins."""
+    """Adadelta's epsilon; with smaller values it starts more slowly."""
     schedule: Literal["constant", "halve", "exponential"] = "constant"
-    """``halve``: whenever a look finds no better score. ``exponential``: times 0.999 after every 100 steps."""
+    """``halve``: after every evaluation without a better score. ``exponential``: times 0.999 every 100 steps."""
     clip_norm: Positive | None = None
     clip_value: Positive | None = None
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """The l2 penalty of all matrices, half its square: on recurrent and feed-forward weights, no vectors, no biases."""
+    """l2 penalty of recurrent and feed-forward matrices, half the square; not of embeddings and biases."""
     ema: Share | None = None
-    """The decay of the weights' moving mean, which then is what is evaluated and saved."""
+    """Decay of the exponential moving average of the weights, which is evaluated and saved in their place."""
     seed: NonNegativeInt = 0
     max_examples: PositiveInt | None = None
-    """Learn from a random part of the training data only; a smaller part is within a larger one."""
+    """Train on a random part of the training data; a smaller part is a subset of a larger one."""
     max_tokens: PositiveInt | None = None
-    """Leave out training examples with more tokens than that."""
+    """Leave out training examples with more tokens."""
 
     @model_validator(mode="after")
     def _one_clip(self) -> Self:
@@ -88,12 +98,50 @@ class TrainingSettings(FrozenConfig):
 
 
 class TaskRecipe(FrozenConfig):
-    """Everything that a task run follows from, besides its data."""
+    """Everything that a task run depends on besides its data."""
 
     task: str
     words: WordSettings = WordSettings()
     chars: CharSettings | None = None
     elmo: ElmoSettings = ElmoSettings()
     model: dict[str, Any] = Field(default_factory=dict)
-    """The sizes of the task's model; the task checks them."""
+    """Sizes of the task's model, checked by `model_settings`."""
     training: TrainingSettings = TrainingSettings()
+
+
+def find_task_recipe(task: str, recipe: str | Path | None) -> Path:
+    """Return the path of a recipe: a TOML file, one of ours by its name, or the task's by default."""
+    return find_recipe(task if recipe is None else str(recipe), folder="tasks")
+
+
+def resolve_recipe(
+    task: str,
+    path: Path,
+    *,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    elmo: str | Path | None = None,
+    vectors: str | Path | None = None,
+    untrained: bool = False,
+) -> TaskRecipe:
+    """Read and check the recipe of a run, with the options of `elmokit.train_task`, which documents them.
+
+    Settings take precedence over options. A recipe that names no biLM gets the bundled English one.
+    """
+    options = {"elmo.model": elmo and str(elmo), "words.file": vectors and str(vectors), "elmo.untrained": untrained}
+    given = {key: value for key, value in options.items() if value}
+    recipe = read_recipe(TaskRecipe, path, given | parse_overrides(settings))
+    if recipe.task != task:
+        raise ConfigError(f"{path}: is a recipe of the task {recipe.task}, not of {task}; name another recipe")
+    if "model" not in recipe.elmo.model_fields_set and recipe.elmo.place != NONE:
+        recipe = recipe.model_copy(update={"elmo": recipe.elmo.model_copy(update={"model": str(EN_SMALL)})})
+    if recipe.elmo.model is None and recipe.elmo.untrained:
+        raise InputError("an untrained biLM takes the shape of a saved one; name its folder with --elmo")
+    if recipe.words.file is None:  # there is nothing to train
+        recipe = recipe.model_copy(update={"words": recipe.words.model_copy(update={"trained": False})})
+    model_settings(get_task(task), recipe, source=f"{path}, [model]")
+    return recipe
+
+
+def model_settings(task: "AnyTask", recipe: TaskRecipe, *, source: str | None = None) -> FrozenConfig:
+    """Return the validated table ``[model]`` of a recipe; ``source`` names it in errors."""
+    return parse_config(task.settings, recipe.model, source=source or f"the table [model] of a recipe for {task.name}")

@@ -1,4 +1,4 @@
-"""What every step of a task run follows from, as JSON values: a run goes on only where all of it is the same."""
+"""Resume check of task runs: settings and data that every step depends on, as JSON values."""
 
 import hashlib
 import json
@@ -13,30 +13,30 @@ from elmokit.runs.resume_check import changed_data, changed_settings, check_unch
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.task import AnyTask
 
-# How long a run lasts may change when it goes on. Files may be elsewhere by then: their content is compared.
+# Limits of a run may change when it is resumed. Files may have moved: their content is compared.
 FREE = {"training": {"epochs", "patience"}, "words": {"file"}, "elmo": {"model"}}
 
 
 def resume_key(recipe: TaskRecipe, fingerprints: Mapping[str, str | None]) -> dict[str, Any]:
-    """What a run follows from. ``fingerprints`` are of what it reads, by what that is called in a message."""
+    """Return what a run depends on. ``fingerprints`` are those of its data, by their names in messages."""
     return {"recipe": recipe.model_dump(mode="json"), "fingerprints": dict(fingerprints)}
 
 
 def check_resume(before: Mapping[str, Any], now: Mapping[str, Any], *, folder: Path) -> None:
-    """Refuse to go on with a run, in a folder, that began otherwise."""
+    """Raise ConfigError if the run in a folder was started with other settings or data."""
     source = f"{folder}: the run in this folder was started by another version of elmokit"
     was, asked = (parse_config(TaskRecipe, key["recipe"], source=source) for key in (before, now))
     if was.task != asked.task:
         raise ConfigError(f"{folder}: is a run of the task {was.task}, not of {asked.task}; name another run folder")
     old, new = (recipe.model_dump(mode="json", exclude=FREE) for recipe in (was, asked))
     changed = [*changed_settings(old, new), *changed_data(before["fingerprints"], now["fingerprints"])]
-    if _as_looks(asked.training.patience) < _as_looks(was.training.patience):  # it might have ended long before
+    if _as_limit(asked.training.patience) < _as_limit(was.training.patience):  # the run might have ended before
         changed.append(f"training.patience was {was.training.patience}, now {asked.training.patience}")
     check_unchanged(changed, folder=folder)
 
 
 def same_recipe(written: Mapping[str, Any], recipe: TaskRecipe) -> bool:
-    """Whether a recipe is the one that a run has written down; its files may be elsewhere by now."""
+    """Return whether a recipe equals the one in a run's result; its files may have moved."""
     before, now = dict(written), recipe.model_dump(mode="json")
     for part, name in (("words", "file"), ("elmo", "model")):
         for values in (before, now):
@@ -45,7 +45,7 @@ def same_recipe(written: Mapping[str, Any], recipe: TaskRecipe) -> bool:
 
 
 def examples_fingerprint(task: AnyTask, examples: Sequence[Any], labels: FrozenConfig | None) -> str:
-    """A hash of the examples, of the tokens that they are read as, and of the labels there are."""
+    """Return a hash of examples, their tokens and the label space."""
     digest = hashlib.sha256(b"" if labels is None else labels.model_dump_json().encode())
     for example in examples:
         tokens = [[list(tokens) for tokens in column] for column in task.sequences(example)]
@@ -54,5 +54,5 @@ def examples_fingerprint(task: AnyTask, examples: Sequence[Any], labels: FrozenC
     return digest.hexdigest()
 
 
-def _as_looks(patience: int | None) -> float:
+def _as_limit(patience: int | None) -> float:
     return math.inf if patience is None else patience

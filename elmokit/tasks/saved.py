@@ -1,12 +1,12 @@
-"""A task model on disk: a folder that holds all that a prediction needs. No pickle anywhere.
+"""A task model on disk: a folder with all that a prediction needs, without pickle.
 
-config.json          format, version, the task, its recipe and labels, the hashes of the folders below
-vocab.json           the words whose vectors it has learned further, and the characters it knows
-model.safetensors    the weights that were learned for the task
-vectors/             the static vectors, where it reads any
-bilm/                the biLM, where it reads one: a model folder of its own
-README.md            the model card, for people
-SHA256SUMS           hashes of what is loaded
+config.json          format, version, task, recipe, labels, and the hashes of the subfolders
+vocab.json           words with trained vectors, and known characters
+model.safetensors    weights trained for the task
+vectors/             static vectors, if the model reads any
+bilm/                biLM, if the model reads one: a model folder of its own
+README.md            model card
+SHA256SUMS           hashes of the files that are loaded
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmokit.atomic import atomic_folder
 from elmokit.config import FrozenConfig, parse_config
@@ -28,10 +28,10 @@ from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, WeightsError
 from elmokit.tasks.card import task_card
 from elmokit.tasks.columns import ColumnMaker, InputVocab
-from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.task import AnyTask
+from elmokit.tasks.task_model import TaskModel, build_task_model
 from elmokit.weights.folder import FORMAT as BILM_FORMAT
 from elmokit.weights.folder import is_replaceable, load_folder, save_folder, write_tensors
 from elmokit.weights.options import read_json_object
@@ -47,7 +47,7 @@ KNOWN_FILES = {CONFIG, INPUTS, TENSORS, CARD, VECTORS, BILM, SUMS}
 
 
 class TaskFolderConfig(FrozenConfig):
-    """The content of config.json."""
+    """Content of config.json."""
 
     format: Literal["elmokit.task"]
     version: Literal[1]
@@ -55,14 +55,14 @@ class TaskFolderConfig(FrozenConfig):
     recipe: TaskRecipe
     labels: dict[str, Any]
     vectors: str | None
-    """The hash of the hashes in ``vectors``; so no other vectors can take their place. None if there are none."""
+    """Hash of the SHA256SUMS in ``vectors``, which pins them; None without static vectors."""
     bilm: str | None
-    """The same of ``bilm``."""
+    """Hash of the SHA256SUMS in ``bilm``; None without a biLM."""
 
 
 @dataclass(frozen=True, eq=False)
 class SavedTask:
-    """Everything that a saved task model holds."""
+    """Content of a saved task model."""
 
     task: AnyTask
     recipe: TaskRecipe
@@ -74,39 +74,18 @@ class SavedTask:
 
 
 @dataclass(frozen=True, eq=False)
-class LoadedTask:
-    """A task model that is ready to predict."""
-
-    task: AnyTask
-    recipe: TaskRecipe
-    labels: FrozenConfig
-    columns: ColumnMaker
-    model: nn.Module
-    """In evaluation mode."""
-    embedder: Embedder | None
-    """None where the model reads no biLM."""
-
-
-@dataclass(frozen=True, eq=False)
 class SharedParts:
-    """What task models in memory have from the folders below theirs, by those folders' hashes.
+    """Static vectors and biLMs in memory, by the hashes of their folders.
 
-    Models that are loaded with the same one share what is equal: an ensemble has one copy of its biLM.
+    Models loaded with the same value share what is equal: an ensemble has one copy of its biLM.
     """
 
     vectors: dict[str, StaticVectors] = field(default_factory=dict)
     layers: dict[str, LiveLayers] = field(default_factory=dict)
 
 
-def build_model(task: AnyTask, recipe: TaskRecipe, labels: FrozenConfig, columns: ColumnMaker) -> nn.Module:
-    """A task's model as training begins; its weights follow from torch's seed."""
-    settings = parse_config(task.settings, recipe.model, source=f"the recipe's table [model], of the task {task.name}")
-    model: nn.Module = task.build(settings, labels, TokenEncoder(columns.sizes(), recipe.chars, recipe.elmo))
-    return model
-
-
-def save_task_model(saved: SavedTask, folder: str | Path, *, scores: Mapping[str, float]) -> None:
-    """Save a task model as a folder; an older one of ours there is replaced, and anything else is not.
+def save_task(saved: SavedTask, folder: str | Path, *, scores: Mapping[str, float]) -> None:
+    """Save a task model as a folder. A task model in its place is replaced; anything else is an error.
 
     ``scores`` go into the model card, by the names given.
     """
@@ -127,7 +106,7 @@ def save_task_model(saved: SavedTask, folder: str | Path, *, scores: Mapping[str
         )
         (new / CONFIG).write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", "utf-8")
         (new / INPUTS).write_text(saved.vocab.model_dump_json() + "\n", "utf-8")
-        # Copies, since safetensors refuses tensors that share memory.
+        # Copies: safetensors rejects tensors that share memory.
         weights = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in saved.weights.items()}
         write_tensors(weights, new / TENSORS, folder)
         card = task_card(
@@ -142,12 +121,15 @@ def save_task_model(saved: SavedTask, folder: str | Path, *, scores: Mapping[str
         write_sums(new, (CONFIG, INPUTS, TENSORS))
 
 
-def load_task_model(
+def load_task(
     folder: str | Path, *, expected_task: AnyTask | None = None, shared: SharedParts | None = None
-) -> LoadedTask:
-    """Load what `save_task_model` saved, after a check of its hashes. A model of another task is refused.
+) -> TaskModel:
+    """Load a task model after checking its hashes.
 
-    Vectors and a biLM that are among the ``shared`` are taken from there; if not, they are added.
+    Args:
+        folder: folder of a task model, the folder ``model`` of a run.
+        expected_task: reject models of other tasks; also the way to load a model of your own task.
+        shared: static vectors and biLMs already in memory. Models loaded with the same value share what is equal.
     """
     folder, shared = Path(folder), SharedParts() if shared is None else shared
     config = _load_config(folder)
@@ -156,16 +138,16 @@ def load_task_model(
     vectors = _load_vectors(folder / VECTORS, config.vectors, shared)
     layers = _load_layers(folder / BILM, config.bilm, shared)
     columns = ColumnMaker(config.recipe, _read_inputs(folder / INPUTS), vectors=vectors, layers=layers)
-    model = build_model(task, config.recipe, labels, columns)
+    model = build_task_model(task, config.recipe, labels, columns)
     weights = _read_tensors(folder / TENSORS)
-    check_shapes(shapes_of(weights), shapes_of(model.state_dict()), source=str(folder / TENSORS))
-    model.load_state_dict(weights)
-    embedder = None if layers is None else layers.embedder
-    return LoadedTask(task, config.recipe, labels, columns, model.eval(), embedder)
+    check_shapes(shapes_of(weights), shapes_of(model.module.state_dict()), source=str(folder / TENSORS))
+    model.module.load_state_dict(weights)
+    model.module.eval()
+    return model
 
 
 def _load_config(folder: Path) -> TaskFolderConfig:
-    """Read config.json, after a check of all hashes but those of the folders' files."""
+    """Read config.json after checking all hashes except those inside the subfolders."""
     _check_kind(folder)
     sums = read_sums(folder)
     for name in (CONFIG, INPUTS, TENSORS):
@@ -194,17 +176,17 @@ def _load_layers(part: Path, key: str | None, shared: SharedParts) -> LiveLayers
 
 
 def _check_kind(folder: Path) -> None:
-    """Refuse, in one line, what is no task model that this version can read."""
-    expected = "expected the folder of a task model, as `elmokit task train` saves it"
+    """Reject a folder that is not a task model, or is from a newer version."""
+    expected = "expected the folder of a task model, as saved by `elmokit task train`"
     if not folder.is_dir():
         raise WeightsError(f"{folder}: {'is a file' if folder.exists() else 'does not exist'}; {expected}")
     if not (folder / CONFIG).is_file():
-        hint = " (its model is in the folder model)" if (folder / "model" / CONFIG).is_file() else ""
+        hint = " (the model of this run is in its folder model)" if (folder / "model" / CONFIG).is_file() else ""
         raise WeightsError(f"{folder}: no {CONFIG} in this folder{hint}; {expected}")
     values = read_json_object(folder / CONFIG)
     found, version = values.get("format"), values.get("version")
     if found == BILM_FORMAT:
-        raise WeightsError(f"{folder}: is a biLM, which knows no task; {expected}")
+        raise WeightsError(f"{folder}: is a biLM without a task; {expected}")
     if found != FORMAT:
         raise WeightsError(f"{folder / CONFIG}: format is {found!r}, not {FORMAT!r}; {expected}")
     if isinstance(version, int) and version > VERSION:
@@ -224,7 +206,7 @@ def _find_task(folder: Path, name: str, expected: AnyTask | None) -> AnyTask:
 
 
 def _check_part(part: Path, expected: str | None) -> None:
-    """Refuse a folder below that is not the one that the model was saved with."""
+    """Reject a subfolder that is not the one that the model was saved with."""
     if expected is None:
         return
     if not (part / SUMS).is_file():

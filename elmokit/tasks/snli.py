@@ -1,7 +1,7 @@
 """Entailment: does a premise entail a hypothesis, contradict it, or neither? ESIM (Chen et al. 2017) with ELMo.
 
-The settings are those of Peters et al. 2018, as we understand their supplement. Tokens are not those of the data set's
-parses, which some of its files do not have: every sentence is tokenised like the biLM's own text and a user's.
+The settings are those of Peters et al. 2018, as we understand their supplement. The dataset's parses are not used,
+since some of its files have none: every sentence is tokenized like the biLM's own text.
 
 Shapes: B pairs, P = 2 B sentences (all premises, then all hypotheses), T tokens of the longest, N tokens of all
 sentences, E width of an input, D width of an encoded token, H hidden width, K classes.
@@ -47,26 +47,26 @@ CACHED_SENTENCES = 4096  # tokenized while reading: a premise is repeated within
 
 @dataclass(frozen=True)
 class TokenPair:
-    """A premise and a hypothesis in tokens."""
+    """Tokens of a premise and a hypothesis."""
 
     premise: tuple[str, ...]
     hypothesis: tuple[str, ...]
     label: str | None
-    """One of the reader's ``LABELS``; None if it is not known."""
+    """One of the reader's ``LABELS``; None if unlabeled."""
 
 
 class SNLISettings(FrozenConfig):
-    """The sizes of the model; the defaults are the paper's."""
+    """Sizes of the model; the defaults are the paper's."""
 
     hidden_dim: PositiveInt = 300
     dropout: Share = 0.5
-    """At the input of every LSTM, one mask a sentence; and at the input of the last two layers."""
+    """At the input of every LSTM, one mask per sentence; and at the input of the last two layers."""
     attention_dropout: Share = 0.5
-    """On what is compared after the attention. The paper has it with ELMo only."""
+    """On the compared vectors after the attention. The paper uses it with ELMo only."""
 
 
 class SNLIModel(nn.Module):
-    """Reads both sentences, lets them look at each other, compares, and reads what was found."""
+    """ESIM: encodes both sentences, aligns and compares their tokens, composes and pools."""
 
     def __init__(self, settings: SNLISettings, labels: ClassLabels, tokens: TokenEncoder) -> None:
         super().__init__()
@@ -88,8 +88,8 @@ class SNLIModel(nn.Module):
         )
 
     def forward(self, batch: Batch[ClassTarget]) -> Tensor:
-        """The scores of the classes, (B, K)."""
-        # Premises and hypotheses share every layer. In one batch, an LSTM takes half as many steps.
+        """Return the scores of the classes, (B, K)."""
+        # Premises and hypotheses share every layer; in one batch the LSTM takes half as many steps.
         premises, hypotheses = (self.tokens(column) for column in batch.columns)
         mask_PT = _stack(premises.mask_BT, hypotheses.mask_BT)
         inputs_PTE = _stack(premises.inputs_BTE, hypotheses.inputs_BTE)
@@ -103,10 +103,10 @@ class SNLIModel(nn.Module):
         return scores_BK
 
     def _compared(self, encoded_PTD: Tensor, mask_PT: Tensor) -> Tensor:
-        """Every token beside what it sees of the other sentence, (P, T, H)."""
+        """Return every token compared with the other sentence as attended by it, (P, T, H)."""
         (premises_BTD, hypotheses_BTD), (premise_mask_BT, hypothesis_mask_BT) = encoded_PTD.chunk(2), mask_PT.chunk(2)
         seen_PTD = torch.cat(soft_align(premises_BTD, premise_mask_BT, hypotheses_BTD, hypothesis_mask_BT))
-        # The widest layer by far, so padding is left out.
+        # By far the widest layer, so padding is left out.
         token_ND, seen_ND = encoded_PTD[mask_PT], seen_PTD[mask_PT]
         compared_NH: Tensor = self.compare(
             torch.cat([token_ND, seen_ND, token_ND - seen_ND, token_ND * seen_ND], dim=1)
@@ -115,17 +115,17 @@ class SNLIModel(nn.Module):
         return padded_PTH.masked_scatter(mask_PT[:, :, None], compared_NH)
 
     def loss(self, batch: Batch[ClassTarget]) -> Tensor:
-        """The mean over pairs of the right class's negative log-likelihood."""
+        """Return the mean negative log-likelihood of the gold classes."""
         assert batch.target.classes_B is not None
         return functional.cross_entropy(self(batch), batch.target.classes_B)
 
     def outputs(self, batch: Batch[ClassTarget]) -> list[Distribution]:
-        """Every pair's distribution over the classes."""
+        """Return the distribution over the classes of every pair."""
         return distributions(self(batch))
 
 
 def _stack(premises_BTD: Tensor, hypotheses_BSD: Tensor) -> Tensor:
-    """Premises above hypotheses, padded on the right to the longest of all."""
+    """Return premises, then hypotheses, padded on the right to the longest of all."""
     longest = max(premises_BTD.shape[1], hypotheses_BSD.shape[1])
     stacked = premises_BTD.new_zeros(2 * len(premises_BTD), longest, *premises_BTD.shape[2:])
     stacked[: len(premises_BTD), : premises_BTD.shape[1]] = premises_BTD

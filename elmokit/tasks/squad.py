@@ -1,10 +1,10 @@
-"""Questions on a paragraph, answered by a piece of it: bi-attention and self-attention (Clark & Gardner 2018).
+"""Question answering by spans of a paragraph: bi-attention and self-attention (Clark & Gardner 2018).
 
 Peters et al. 2018 put ELMo into that model twice, at its input and beside the output of its first GRU. The biLM reads a
 paragraph as one sequence, not sentence by sentence.
 
 Shapes: B questions, T tokens of the longest paragraph, S tokens of the longest question, E width of an input, D width
-of an encoded token, H hidden width a direction. A 2 is start and end: an answer's first and last token.
+of an encoded token, H hidden width per direction. A 2 is start and end: first and last token of an answer.
 """
 
 import hashlib
@@ -37,26 +37,26 @@ MAX_ANSWER_TOKENS = 17
 CACHED_PARAGRAPHS = 64  # tokenized while reading: the questions on one come together
 HELD_OUT_SHARE, HELD_OUT_SEED = 0.1, 0
 NO_ANSWER = "no answer"
-SHOWN_AROUND = 40  # characters of the paragraph on either side of an answer
+SHOWN_AROUND = 40  # characters of the paragraph on each side of an answer
 
 Bounds = np.ndarray[Any, Any]
-"""The log-probability of every token to be an answer's first, and to be its last, (2, T)."""
+"""Log-probability of every token to be the first of the answer, and to be its last, (2, T)."""
 
 
 @dataclass(frozen=True, eq=False)
 class AskedParagraph:
-    """A question on a paragraph, in tokens."""
+    """Question on a paragraph, in tokens."""
 
     id: str
     context: TokenizedText
     question: TokenizedText
     answers: tuple[Answer, ...]
-    """Pieces of the paragraph; none if they are not known."""
+    """Spans of the paragraph; none if unlabeled."""
 
 
 @dataclass(frozen=True)
 class FoundAnswer:
-    """A piece of the paragraph, and its characters there, from ``start`` up to ``end``."""
+    """Span of the paragraph, and its characters there, ``end`` excluded."""
 
     text: str
     start: int
@@ -65,26 +65,26 @@ class FoundAnswer:
 
 
 class SquadSettings(FrozenConfig):
-    """The sizes of the model; the defaults are the paper's."""
+    """Sizes of the model; the defaults are the paper's."""
 
     hidden_dim: PositiveInt = 90
     dropout: Share = 0.2
-    """Around the GRUs, one mask a text."""
+    """Before and after the GRUs, one mask per text."""
 
 
 class SquadLabels(FrozenConfig):
-    """Nothing: an answer is a place, and has no name."""
+    """Empty: an answer is a place in the paragraph."""
 
 
 @dataclass(frozen=True)
 class SquadTarget:
-    """The first and the last token of every answer; None where they are not asked for."""
+    """First and last token of every answer; None without labels."""
 
     bounds_B2: Tensor | None
 
 
 class SquadModel(nn.Module):
-    """Finds where the answer begins and where it ends."""
+    """Predicts the first and the last token of the answer."""
 
     def __init__(self, settings: SquadSettings, labels: SquadLabels, tokens: TokenEncoder) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class SquadModel(nn.Module):
         self.end_score = _dense(both_dim, 1)
 
     def forward(self, batch: Batch[SquadTarget]) -> Tensor:
-        """The log-probabilities of the tokens to be first and to be last, (B, 2, T); -inf on padding."""
+        """Return the log-probabilities of the tokens to be first and last, (B, 2, T); -inf on padding."""
         contexts, questions = batch.columns
         read_BTH = self._read(contexts, questions)
         mask_BT = contexts.mask_BT
@@ -114,21 +114,21 @@ class SquadModel(nn.Module):
         return scores_B2T.masked_fill(~mask_BT[:, None, :], float("-inf")).log_softmax(dim=2)
 
     def loss(self, batch: Batch[SquadTarget]) -> Tensor:
-        """The mean over questions of the negative log-likelihood of the first token, and of the last."""
+        """Return the mean negative log-likelihood of the gold first and last tokens."""
         assert batch.target.bounds_B2 is not None
         right_B2 = self(batch).gather(2, batch.target.bounds_B2[:, :, None]).squeeze(2)
         loss: Tensor = -right_B2.sum(dim=1).mean()
         return loss
 
     def outputs(self, batch: Batch[SquadTarget]) -> list[Bounds]:
-        """Every question's log-probabilities."""
+        """Return the log-probabilities of every question."""
         contexts, _ = batch.columns
         lengths = contexts.mask_BT.sum(dim=1).tolist()
         bounds = self(batch).cpu().numpy()
         return [bounds_2T[:, :length] for bounds_2T, length in zip(bounds, lengths, strict=True)]
 
     def _read(self, contexts: Column, questions: Column) -> Tensor:
-        """The paragraphs as one sees them who has the questions in mind, (B, T, 2 H)."""
+        """Return the paragraphs conditioned on their questions, (B, T, 2 H)."""
         context_BTD, question_BSD = (self._encode(self.tokens(column)) for column in (contexts, questions))
         mask_BT = contexts.mask_BT
         merged_BTH = self.attention(context_BTD, mask_BT, question_BSD, questions.mask_BT).relu()
@@ -143,7 +143,7 @@ class SquadModel(nn.Module):
 
 
 def _dense(input_dim: int, output_dim: int) -> nn.Linear:
-    """Glorot-uniform weights, zero biases."""
+    """Return a linear layer with Glorot-uniform weights and zero biases."""
     layer = nn.Linear(input_dim, output_dim)
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)

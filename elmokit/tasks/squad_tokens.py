@@ -1,9 +1,9 @@
-r"""Tokens that know where they stand in their text, as questions on a text and their answers need them.
+r"""Tokenizer that keeps the character offsets of its tokens, for questions and their answers.
 
 Words are split as in the Penn Treebank (``do n't``, ``Ann 's``; a full stop of its own only at a sentence's end), and
 further at hyphens, dashes, slashes, quotes, currency and other signs, so that nearly every answer begins and ends with
-a token. Signs are written as in the biLM's own text: all double quotes are ``"``, single ones ``'``, dashes ``--``.
-Between two tokens there is white space, characters that no one sees, or nothing.
+a token. Signs are normalized as in the biLM's own text: all double quotes are ``"``, single ones ``'``, dashes ``--``.
+Between two tokens there is white space, invisible characters, or nothing.
 
 Shapes: T tokens.
 """
@@ -28,10 +28,8 @@ _FORMS = {
 }
 _INSIDE_WORDS = str.maketrans({"’": "'"})
 
-_UNSEEN = "\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\ufeff"  # part tokens, as spaces do
-_MARKS = (
-    "\u00ad\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u200c\u200d\u20d0-\u20ff\ufe00-\ufe0f"  # they belong to a letter
-)
+_UNSEEN = "\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\ufeff"  # separate tokens, as spaces do
+_MARKS = "\u00ad\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u200c\u200d\u20d0-\u20ff\ufe00-\ufe0f"  # combine with a letter
 _LETTER = rf"(?:[^\W_]|[{_MARKS}])"  # or a digit
 _CLITIC = r"(?:[sS]|[mM]|[dD]|[rR][eE]|[vV][eE]|[lL][lL])"
 _TOKEN = re.compile(
@@ -59,32 +57,32 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class TokenizedText:
-    """A text, its tokens, and the characters that each of them is."""
+    """A text, its tokens and their character offsets."""
 
     text: str
     tokens: tuple[str, ...]
     starts_T: NDArray[np.int32]
     ends_T: NDArray[np.int32]
-    """After the last character."""
+    """End of every token, excluded."""
 
     def find_tokens(self, start: int, end: int) -> tuple[int, int] | None:
-        """The first and the last token with any of the characters from ``start`` up to ``end``; None if none has."""
+        """Return the first and last token that overlap characters ``start`` up to ``end``; None if none does."""
         first = int(np.searchsorted(self.ends_T, start, side="right"))
         last = int(np.searchsorted(self.starts_T, end, side="left")) - 1
         return (first, last) if first <= last else None
 
     def find_characters(self, first: int, last: int) -> tuple[int, int]:
-        """Where the text of some tokens begins and ends; ``last`` is one of them."""
+        """Return the character span of tokens ``first`` to ``last``, both included."""
         return int(self.starts_T[first]), int(self.ends_T[last])
 
 
 def tokenize_paragraph(text: str) -> TokenizedText:
-    """Split running text, of one sentence or several."""
+    """Tokenize running text of one or more sentences."""
     return _tokenize(text, [stop for _, stop in find_sentences(text)])
 
 
 def tokenize_question(text: str) -> TokenizedText:
-    """Split a text that is one sentence."""
+    """Tokenize a text that is one sentence."""
     return _tokenize(text, [len(text)])
 
 

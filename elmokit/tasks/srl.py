@@ -1,7 +1,7 @@
 """Semantic roles: who did what to whom, for one predicate at a time (He et al. 2017; Peters et al. 2018, section 4).
 
-A deep highway LSTM tags the sentence for a predicate that is given. Where a sentence has several predicates it is read
-once for each, and where it has none it is not read. In lines that a person types, stars mark the predicates:
+A deep highway LSTM tags the sentence for a given predicate. A sentence with several predicates is read once for each,
+and one without any is not read. In typed lines, stars mark the predicates:
 ``She *sold* the boat that he had *built* .`` asks for the roles of two.
 
 Shapes: B examples, T tokens of the longest, N tokens of all of them, K tags, H hidden width.
@@ -34,53 +34,57 @@ from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
-MARKED = re.compile(r"(?<![\w*])\*([^\s*]+)\*(?![\w*])")  # not the stars within a word, nor a row of them
+MARKED = re.compile(r"(?<![\w*])\*([^\s*]+)\*(?![\w*])")  # not stars within a word, nor a row of them
 
 
 @dataclass(frozen=True)
 class RoleExample:
-    """A sentence, one of its predicates, and the roles of its tokens for that predicate."""
+    """Sentence, one of its predicates, and the roles of its tokens for that predicate."""
 
     tokens: tuple[str, ...]
     predicate: int
-    """Its token; the first, if it has several."""
+    """Index of its token; of the first, if it has several."""
     tags: tuple[str, ...] | None
-    """BIO, a tag a token; None if the roles are not known."""
+    """BIO, one tag per token; None if unlabeled."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.predicate < len(self.tokens):
-            raise InputError(f"token {self.predicate} of {self.tokens} is no predicate; counted from 0, name one")
+            raise InputError(
+                f"token {self.predicate} does not exist in {self.tokens}; give the predicate's index, counted from 0"
+            )
         if self.tags is not None and len(self.tags) != len(self.tokens):
-            raise InputError(f"{len(self.tags)} tags for the {len(self.tokens)} tokens {self.tokens}; give one a token")
+            raise InputError(
+                f"{len(self.tags)} tags for the {len(self.tokens)} tokens {self.tokens}; give one per token"
+            )
 
 
 class SRLSettings(FrozenConfig):
-    """The sizes of the model; the defaults are the paper's."""
+    """Sizes of the model; the defaults are the paper's."""
 
     predicate_dim: PositiveInt = 100
-    """Width of the mark that tells the predicate from the other tokens."""
+    """Width of the embedding that marks the predicate."""
     hidden_dim: PositiveInt = 300
     num_layers: PositiveInt = 8
     dropout: Share = 0.1
-    """Of every layer's outputs, the same for all tokens of a sentence."""
+    """On the outputs of every layer, one mask per sentence."""
 
 
 class SRLLabels(FrozenConfig):
-    """The tags, in BIO."""
+    """Tags in BIO."""
 
     tags: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class SRLTarget:
-    """The predicates' places, and the tags' numbers of one example after the other; None where not asked for."""
+    """Positions of the predicates, and tag indices of concatenated examples; None without labels."""
 
     predicates_B: Tensor
     tags_N: Tensor | None
 
 
 class SRLModel(nn.Module):
-    """Tags a sentence for one of its predicates."""
+    """Deep highway LSTM that tags a sentence for one of its predicates."""
 
     def __init__(self, settings: SRLSettings, labels: SRLLabels, tokens: TokenEncoder) -> None:
         super().__init__()
@@ -92,18 +96,18 @@ class SRLModel(nn.Module):
             num_layers=settings.num_layers,
             dropout=settings.dropout,
         )
-        # ELMo at the output joins the whole stack's, which is the only RNN here.
+        # ELMo at the output is concatenated with that of the whole stack, the only RNN here.
         self.emit = nn.Linear(settings.hidden_dim + tokens.output_dim, len(labels.tags))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """An orthogonal last layer; marks about as large as word vectors."""
+        """Initialize the last layer orthogonally, and marks about as large as word vectors."""
         nn.init.xavier_uniform_(self.mark.weight)
         nn.init.orthogonal_(self.emit.weight)
         nn.init.zeros_(self.emit.bias)
 
     def forward(self, batch: Batch[SRLTarget]) -> Tensor:
-        """The scores of the tags of one example's tokens after the other's, (N, K)."""
+        """Return the scores of the tags of concatenated examples, (N, K)."""
         (column,) = batch.columns
         read = self.tokens(column)
         places_T = torch.arange(read.mask_BT.shape[1], device=read.mask_BT.device)
@@ -115,12 +119,12 @@ class SRLModel(nn.Module):
         return scores_NK
 
     def loss(self, batch: Batch[SRLTarget]) -> Tensor:
-        """The mean over tokens of the right tag's negative log-probability."""
+        """Return the mean over tokens of the negative log-probability of the gold tag."""
         assert batch.target.tags_N is not None
         return functional.cross_entropy(self(batch), batch.target.tags_N)
 
     def outputs(self, batch: Batch[SRLTarget]) -> list[NDArray[np.float32]]:
-        """The log-probabilities of every example's tags, (T, K)."""
+        """Return the log-probabilities of the tags of every example, (T, K)."""
         (column,) = batch.columns
         lengths = column.mask_BT.sum(dim=1).tolist()
         return [output_TK.cpu().numpy() for output_TK in self(batch).log_softmax(dim=1).split(lengths)]

@@ -1,9 +1,9 @@
 """Sentiment in five classes: a biattentive classification network (McCann et al. 2017) with ELMo.
 
-As we understand the supplement of Peters et al. 2018, the head is two relu layers in place of maxout layers. What it
-does not give (widths of the head, dropouts) is as in AllenNLP's first configuration.
+As we understand the supplement of Peters et al. 2018, the head has two ReLU layers in place of maxout layers. Values
+that it does not give (widths of the head, dropouts) are those of AllenNLP's first configuration.
 
-Shapes: B phrases, T tokens, E width of an input, H hidden width, D width of what is pooled, K classes.
+Shapes: B phrases, T tokens, E width of an input, H hidden width, D width of the pooled vectors, K classes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,39 +41,39 @@ from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
-"""The names of the treebank's labels 0 to 4."""
-SHORTEST_PHRASE = 4  # tokens of a part of a sentence that is worth learning from
+"""Names of the treebank's labels 0 to 4."""
+SHORTEST_PHRASE = 4  # tokens of a phrase inside a sentence to train on
 
-# How the treebank writes what everyone else writes otherwise: the biLM's text, static vectors, a user.
+# Spelling of the treebank -> spelling of the biLM's text, static vectors and users.
 _PLAIN = {"-LRB-": "(", "-RRB-": ")", "``": '"', "''": '"', "`": "'"}
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A sentence, or a part of one."""
+    """Sentence, or a phrase of one."""
 
     tokens: tuple[str, ...]
     label: str | None
-    """One of ``CLASSES``; None if it is not known."""
+    """One of ``CLASSES``; None if unlabeled."""
 
 
 class SSTSettings(FrozenConfig):
-    """The sizes of the model; the defaults are the paper's."""
+    """Sizes of the model; the defaults are the paper's."""
 
     hidden_dim: PositiveInt = 300
     input_dropout: Share = 0.25
-    """On what is read of a token."""
+    """On the token inputs."""
     projection_dropout: Share = 0.25
-    """On the layer between that and the first LSTM."""
+    """On the layer between these and the first LSTM."""
     pooling_dropout: Share = 0.1
-    """On what is known of the whole phrase."""
+    """On the pooled vectors."""
     head_dims: tuple[PositiveInt, PositiveInt] = (1200, 600)
     head_dropouts: tuple[Share, Share] = (0.2, 0.3)
-    """After each of the two layers."""
+    """After each of the two ReLU layers."""
 
 
 class SSTModel(nn.Module):
-    """Reads a phrase, lets its tokens look at each other, reads what was found, and pools it in four ways."""
+    """Biattentive classification network: encodes a phrase, attends to itself, integrates, and pools in four ways."""
 
     def __init__(self, settings: SSTSettings, labels: ClassLabels, tokens: TokenEncoder) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class SSTModel(nn.Module):
         self.classify = nn.Sequential(*layers, nn.Linear(widths[-1], len(labels.classes)))
 
     def forward(self, batch: Batch[ClassTarget]) -> Tensor:
-        """The scores of the classes, (B, K)."""
+        """Return the scores of the classes, (B, K)."""
         (column,) = batch.columns
         read = self.tokens(column)
         encoded_BTH = self.encoder(self.project(read.inputs_BTE), read.mask_BT)
@@ -107,19 +107,19 @@ class SSTModel(nn.Module):
         return scores_BK
 
     def _pooled(self, inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Largest, smallest, mean, and a mean with learned weights, (B, 4 D)."""
+        """Return maximum, minimum, mean, and a mean with trained weights, (B, 4 D)."""
         weights_BT = masked_softmax(self.weigh(inputs_BTD).squeeze(2), mask_BT)
         weighed_BD = (weights_BT[:, None, :] @ inputs_BTD).squeeze(1)
         highest_BD, lowest_BD = masked_max(inputs_BTD, mask_BT), -masked_max(-inputs_BTD, mask_BT)
         return torch.cat([highest_BD, lowest_BD, masked_mean(inputs_BTD, mask_BT), weighed_BD], dim=1)
 
     def loss(self, batch: Batch[ClassTarget]) -> Tensor:
-        """The mean over phrases of the right class's negative log-likelihood."""
+        """Return the mean negative log-likelihood of the gold classes."""
         assert batch.target.classes_B is not None
         return functional.cross_entropy(self(batch), batch.target.classes_B)
 
     def outputs(self, batch: Batch[ClassTarget]) -> list[Distribution]:
-        """Every phrase's distribution over the classes."""
+        """Return the distribution over the classes of every phrase."""
         return distributions(self(batch))
 
 

@@ -1,8 +1,8 @@
-"""A task run between two steps: the model, and everything that the next step follows from."""
+"""State of a task run between two steps: the model, and everything that the next step depends on."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from torch import Tensor, nn
@@ -11,16 +11,17 @@ from elmokit.runs.checkpoint import Checkpoint
 from elmokit.runs.optimizers import check_finite
 from elmokit.runs.seeds import seeded
 from elmokit.tasks.optimizer import MovingMean, TaskOptimizer, learning_rate
+from elmokit.tasks.progress import DevScores
 from elmokit.tasks.recipe import TrainingSettings
 from elmokit.tasks.task import Batch, TaskModule
 
-# Weights at the start, dropout and an untrained biLM come from different streams.
+# Random streams: initial weights, dropout, weights of an untrained biLM.
 START, DROPOUT, UNTRAINED = range(3)
 
 
 @dataclass(frozen=True)
-class LearnedStep:
-    """What one step found."""
+class StepLoss:
+    """Loss of one step."""
 
     loss: float
     gradient_norm: float
@@ -29,15 +30,15 @@ class LearnedStep:
 
 @dataclass(frozen=True, eq=False)
 class Best:
-    """The weights that had the best score so far; the earliest of equals."""
+    """Weights with the best dev score so far; the earliest of equals."""
 
     step: int
     scores: dict[str, float]
-    weights: dict[str, Tensor]  # as they were evaluated: the moving mean where there is one
+    weights: dict[str, Tensor]  # as evaluated: the moving average if there is one
 
 
-class Learner:
-    """Learns step by step; can be copied to a checkpoint and restored from one between any two steps."""
+class TaskState:
+    """Trains step by step; can be saved to a checkpoint and restored from one between any two steps."""
 
     def __init__(self, model: nn.Module, settings: TrainingSettings, *, steps_per_epoch: int, metric: str) -> None:
         self.model, self.settings, self.metric = model, settings, metric
@@ -46,30 +47,31 @@ class Learner:
         self._optimizer = TaskOptimizer(model, settings)
         self._mean = None if settings.ema is None else MovingMean(model, settings.ema)
         self.step = 0
-        self.seconds = 0.0  # of learning, over all pieces of the run
+        self.seconds = 0.0  # of training, over all processes of the run
         self.best: Best | None = None
-        self.looks_since_best = 0
+        self.dev_curve: list[DevScores] = []
+        self.evaluations_since_best = 0
         self.num_halvings = 0
 
     @property
     def is_over(self) -> bool:
-        """Whether the recipe says that it is enough."""
+        """True if the run has taken all its steps or run out of patience."""
         patience = self.settings.patience
-        return self.step >= self.num_steps or (patience is not None and self.looks_since_best >= patience)
+        return self.step >= self.num_steps or (patience is not None and self.evaluations_since_best >= patience)
 
     @property
     def epoch(self) -> float:
-        """How often every example was seen."""
+        """Number of passes over the training data."""
         return self.step / self.steps_per_epoch
 
     @property
-    def next_look(self) -> int:
-        """The step after which the development data is to be looked at."""
+    def next_evaluation(self) -> int:
+        """Step after which the model is evaluated on the dev set."""
         every = self.settings.evaluate_every or self.steps_per_epoch
         return min((self.step // every + 1) * every, self.num_steps)
 
-    def learn(self, batch: Batch[Any]) -> LearnedStep:
-        """Learn from the next batch."""
+    def train_step(self, batch: Batch[Any]) -> StepLoss:
+        """Train on the next batch."""
         model = cast(TaskModule, self.model)
         self.model.train()
         self._optimizer.clear()
@@ -82,23 +84,24 @@ class Learner:
         if self._mean is not None:
             self._mean.update()
         self.step += 1
-        return LearnedStep(loss.item(), norm, rate)
+        return StepLoss(loss.item(), norm, rate)
 
     def evaluated_weights(self) -> AbstractContextManager[None]:
-        """Let the model have the weights that count, for as long as the block lasts."""
+        """Give the model the weights to evaluate, within a ``with`` block."""
         return nullcontext() if self._mean is None else self._mean.in_place()
 
-    def note(self, scores: dict[str, float]) -> bool:
-        """Note the scores of the model as it is, with its evaluated weights; return whether it is the best so far."""
+    def record_scores(self, scores: dict[str, float]) -> DevScores:
+        """Record the dev scores of the model's current weights."""
         is_best = self.best is None or scores[self.metric] > self.best.scores[self.metric]
         if is_best:
             weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
             self.best = Best(self.step, scores, weights)
-            self.looks_since_best = 0
+            self.evaluations_since_best = 0
         else:
-            self.looks_since_best += 1
+            self.evaluations_since_best += 1
             self.num_halvings += 1
-        return is_best
+        self.dev_curve.append(DevScores(self.step, self.epoch, scores, is_best))
+        return self.dev_curve[-1]
 
     def checkpoint(self, resume_key: dict[str, Any]) -> Checkpoint:
         """Return a copy of everything that the next step depends on."""
@@ -111,14 +114,15 @@ class Learner:
         facts = {
             "seconds": self.seconds,
             "best": None if self.best is None else {"step": self.best.step, "scores": self.best.scores},
-            "looks_since_best": self.looks_since_best,
+            "dev_curve": [asdict(point) for point in self.dev_curve],
+            "looks_since_best": self.evaluations_since_best,
             "num_halvings": self.num_halvings,
             "follows": resume_key,
         }
         return Checkpoint(self.step, {name: tensor.detach().clone() for name, tensor in tensors.items()}, facts)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Be again where the checkpoint was made."""
+        """Restore the state that a checkpoint was made of."""
         tensors, facts = checkpoint.tensors, checkpoint.facts
         self.model.load_state_dict(_of_kind(tensors, "model/"))
         self._optimizer.load(_of_kind(tensors, "optimizer/"))
@@ -127,7 +131,8 @@ class Learner:
         best = facts["best"]
         self.best = None if best is None else Best(best["step"], best["scores"], _of_kind(tensors, "best/"))
         self.step, self.seconds = checkpoint.step, facts["seconds"]
-        self.looks_since_best, self.num_halvings = facts["looks_since_best"], facts["num_halvings"]
+        self.dev_curve = [DevScores(**point) for point in facts.get("dev_curve", [])]  # older versions have none
+        self.evaluations_since_best, self.num_halvings = facts["looks_since_best"], facts["num_halvings"]
 
 
 def _of_kind(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:

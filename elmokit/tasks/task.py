@@ -59,7 +59,7 @@ class Task(Protocol[Example, Labels, TargetOut, Output, Prediction]):
     """Sizes of the model, the table ``[model]`` of a recipe."""
     labels: type[Labels]
     reads_paragraphs: bool
-    """Whether typed text comes in paragraphs between blank lines; otherwise every line stands alone."""
+    """True if typed text comes in paragraphs between blank lines; else every line stands alone."""
 
     def read_training(self, path: Path) -> list[Example]:
         """Read the examples of a training file."""

@@ -22,8 +22,7 @@ from elmokit.analysis.table1 import (
     TableRun,
     make_recipe,
     plan_runs,
-    read_facts,
-    read_result,
+    read_run,
     run_table,
 )
 from elmokit.analysis.table1_summary import error_reduction, row_cells, summarize, verdict
@@ -39,8 +38,8 @@ from elmokit.tasks.materials import all_sequences, gather_materials
 from elmokit.tasks.names import get_task
 from elmokit.tasks.progress import DevScores, Entry, Finished, TaskPlan
 from elmokit.tasks.recipe import ElmoSettings, TaskRecipe, WordSettings
-from elmokit.tasks.saved import build_model
 from elmokit.tasks.state import START
+from elmokit.tasks.task_model import build_task_model
 
 TWO_ROWS = ["ner-wnut17", "snli"]
 
@@ -109,10 +108,10 @@ def test_untrained_and_elmo_begin_with_the_same_weights_and_all_arms_have_the_sa
         materials = gather_materials(task, run.recipe, data, tmp_path / run.arm)
         if materials.layers is not None:
             materials.layers.add(all_sequences(task, materials.train))
-        batches = TrainingBatches(task, materials.train, materials.labels, materials.columns, run.recipe.training)
         with seeded(run.seed, START):
-            model = build_model(task, run.recipe, materials.labels, materials.columns)
-        begun[run.arm] = model.state_dict(), [batches.make(step) for step in range(2 * batches.per_epoch)]
+            model = build_task_model(task, run.recipe, materials.labels, materials.columns)
+        batches = TrainingBatches(model, materials.train)
+        begun[run.arm] = model.module.state_dict(), [batches.make(step) for step in range(2 * batches.per_epoch)]
     (_, of_baseline), (untrained, of_untrained), (elmo, of_elmo) = (begun[arm] for arm in ARMS)
     assert all(torch.equal(untrained[name], elmo[name]) for name in elmo)
     for one, *others in zip(of_baseline, of_untrained, of_elmo, strict=True):
@@ -142,7 +141,7 @@ def test_the_untrained_arm_has_the_size_of_the_one_with_elmo(home):
         for arm in ARMS
     }
     assert [layers[arm]["untrained"] for arm in ARMS] == [False, True, False]
-    parameters = {arm: read_facts(home / "whole" / "snli" / arm / "seed-0").num_parameters for arm in ARMS}
+    parameters = {arm: read_run(home / "whole" / "snli" / arm / "seed-0").facts.num_parameters for arm in ARMS}
     assert parameters["baseline"] < parameters["untrained"] == parameters["elmo"]
 
 
@@ -173,7 +172,7 @@ def test_an_interrupted_table_goes_on_and_ends_as_one_that_was_not(home, tmp_pat
     stop = Stop(lambda run, entry: run is runs[4] and isinstance(entry, DevScores))
     assert not run_table(runs, home / "data", tmp_path, report=stop.report, stop=stop)
     assert stop.started() == [str(run) for run in runs[:5]]
-    assert read_result(runs[4].folder) is None
+    assert read_run(runs[4].folder) is None
     model = (runs[0].folder / "model" / "model.safetensors").stat().st_mtime_ns
 
     again = Stop(lambda *_: False)
@@ -252,7 +251,7 @@ def test_test_data_is_read_once_a_run_and_sizes_are_kept(home, tmp_path):
     for _ in range(2):  # the second time all is finished, and nothing is read
         run_table(runs, home / "data", tmp_path, report=lambda *_: None, stop=threading.Event())
     assert reads == ["data", "test", "test"]
-    facts = read_facts(runs[0].folder)
+    facts = read_run(runs[0].folder).facts
     assert (facts.num_train, facts.num_dev, facts.num_test) == (10, 4, 5)
     now = gather_facts([])
     assert all(getattr(facts, name) == now[name] for name in ("machine", "versions", "kernels", "commit", "date"))
@@ -269,7 +268,7 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(home, tmp_path):
     assert list(failed) == [str(run) for run in runs[:3]]
     assert "wnut17.dev.conll, line 1: tag 'PERSON'" in failed[str(runs[0])]
     assert failed[str(runs[0])].startswith(str(runs[0].folder))
-    assert [read_result(run.folder) is not None for run in runs] == [False] * 3 + [True] * 3
+    assert [read_run(run.folder) is not None for run in runs] == [False] * 3 + [True] * 3
 
 
 @pytest.mark.parametrize("what", ["biLM", "static vectors", "data of snli"])

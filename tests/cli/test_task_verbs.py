@@ -101,8 +101,7 @@ def test_a_run_is_told_in_plain_lines_and_a_finished_one_left_as_it_is(home, cap
     lines = capfd.readouterr().err.splitlines()
     assert lines[0] == "elmokit: the biLM reads: 40 of 40 tokens"  # four sentences of dev are also in train
     assert lines[1] == (
-        "elmokit: 10 examples to learn from, 4 to choose the best weights by; 1,942 parameters, static vectors, "
-        "ELMo at the input"
+        "elmokit: 10 examples to train on, 4 in the dev set; 1,942 parameters, static vectors, ELMo at the input"
     )
     looks = [line for line in lines if ", dev f1 " in line]
     assert [re.match(r"elmokit: epoch (\S+),", line)[1] for line in looks] == ["1.00/2", "2.00/2"]
@@ -112,7 +111,7 @@ def test_a_run_is_told_in_plain_lines_and_a_finished_one_left_as_it_is(home, cap
     before = Path("runs/ner/model/model.safetensors").stat().st_mtime_ns
     assert cli.run(train(home, "ner")) == 0
     out, err = capfd.readouterr()
-    assert "the run was finished already, after step 6" in err
+    assert "the run was finished before, after step 6" in err
     assert out.splitlines()[0].split() == ["score", "dev", "test"]
     assert Path("runs/ner/model/model.safetensors").stat().st_mtime_ns == before
 
@@ -177,27 +176,27 @@ def test_after_ctrl_c_the_same_command_goes_on(home):
 
 def test_a_run_in_a_line_tells_epoch_loss_speed_time_and_the_best_score():
     words = RunInWords(TaskRecipe(task="ner"))
-    words.hear(TaskPlan(100, 500, seconds=50.0, num_examples=80, num_dev=9, num_parameters=7, metric="f1"))
-    words.hear(TaskStep(120, 4.8, 1.25, 3.0, 0.001, examples_per_second=1234.5, seconds=70.0))
+    words.update(TaskPlan(100, 500, seconds=50.0, num_examples=80, num_dev=9, num_parameters=7, metric="f1"))
+    words.update(TaskStep(120, 4.8, 1.25, 3.0, 0.001, examples_per_second=1234.5, seconds=70.0))
     assert words.text == "epoch 4.80/20, loss 1.250, 1,234 examples/s, 0:06:20 left at most"
-    words.hear(DevScores(125, 5.0, {"f1": 0.5, "recall": 1.0}, is_best=True))
+    words.update(DevScores(125, 5.0, {"f1": 0.5, "recall": 1.0}, is_best=True))
     assert words.text == "epoch 5.00/20, loss 1.250, 1,234 examples/s, 0:06:20 left at most, best dev f1 50.00"
     worse = DevScores(150, 6.0, {"f1": 0.25}, is_best=False)
-    words.hear(worse)
+    words.update(worse)
     assert words.text.startswith("epoch 6.00/20, ")
     assert words.text.endswith("best dev f1 50.00")
-    assert words.look(worse).startswith("epoch 6.00/20, dev f1 25.00 (best dev f1 50.00), loss 1.250, ")
+    assert words.describe_scores(worse).startswith("epoch 6.00/20, dev f1 25.00 (best dev f1 50.00), loss 1.250, ")
     assert words.share == 150 / 500
-    words.hear(Finished(500, 125, {"f1": 0.5}, None, 99.0, 0))
+    words.update(Finished(500, 125, {"f1": 0.5}, None, 99.0, 0))
     assert words.finished is not None
 
 
 def test_a_run_that_goes_on_knows_its_best_score():
     words = RunInWords(TaskRecipe(task="ner"))
-    words.hear(TaskPlan(100, 500, 50.0, num_examples=80, num_dev=9, num_parameters=7, metric="f1", best=0.75))
+    words.update(TaskPlan(100, 500, 50.0, num_examples=80, num_dev=9, num_parameters=7, metric="f1", best=0.75))
     worse = DevScores(150, 6.0, {"f1": 0.25}, is_best=False)
-    words.hear(worse)
-    assert words.look(worse) == "epoch 6.00/20, dev f1 25.00 (best dev f1 75.00)"
+    words.update(worse)
+    assert words.describe_scores(worse) == "epoch 6.00/20, dev f1 25.00 (best dev f1 75.00)"
 
 
 def test_a_files_name_is_shown_as_it_is(capfd):
@@ -217,7 +216,7 @@ def test_reading_has_a_rate_of_its_own_for_every_text(monkeypatch):
         (LayersRead(50, 90), "the biLM reads: 50 of 90 tokens"),  # as many as before, of another text
         (LayersRead(60, 90), "the biLM reads: 60 of 90 tokens, 5 tokens/s, 0:00:06 left"),
     ):
-        words.hear(entry)
+        words.update(entry)
         assert words.text == text
 
 
@@ -421,7 +420,7 @@ def test_the_wheel_carries_the_recipes():
 def test_the_example_trains_and_finds_names():
     example = Path(__file__).parents[2] / "examples" / "train_ner.py"
     done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=True)
-    assert "[PER Dan] left [LOC Quito] at noon ." in done.stdout
+    assert done.stdout.splitlines()[1:] == ["[PER Dan] left [LOC Quito] at noon .", "[PER Ada] saw [LOC Oslo] ."]
 
 
 @pytest.mark.parametrize("verb", [["task"], ["task", "train"], ["task", "evaluate"], ["task", "predict"]])

@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from task_models import build_model, make_batch
 from torch import Tensor, nn
 
 from elmokit.config import FrozenConfig
 from elmokit.encoders.static_vectors import StaticVectors
-from elmokit.tasks.batches import make_batch
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
 from elmokit.tasks.recipe import ElmoSettings, TaskRecipe, WordSettings
-from elmokit.tasks.saved import build_model
 from elmokit.tasks.task import AnyTask, Batch
 
 WORD_DIM, LAYER_DIM, NUM_LAYERS = 6, 4, 3

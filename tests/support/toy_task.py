@@ -20,7 +20,7 @@ from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
 from elmokit.nn.basic import BiLSTM
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.loop import train_task
+from elmokit.tasks.loop import run_task
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.recipe import CharSettings, ElmoSettings, TaskRecipe, TrainingSettings, WordSettings
 from elmokit.tasks.task import AnyTask, Batch, Sequences, Task, mean_arrays
@@ -193,4 +193,4 @@ def train_slowly(asked: TaskRecipe, folder: Path) -> None:
     """A run in a process of its own, that leaves others the time to kill it."""
     torch.set_num_threads(1)
     LISTENERS.append(lambda: time.sleep(0.01))
-    train_task(EVERY_STEP, asked, toy_data(), folder, report=lambda _: None, stop=threading.Event())
+    run_task(EVERY_STEP, asked, toy_data(), folder, report=lambda _: None, stop=threading.Event())

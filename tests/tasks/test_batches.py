@@ -8,12 +8,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from task_models import make_batch
+from torch import nn
 from toy_task import RHYMES, Verse, VerseLabels, changed, recipe, verse, verses
 
 from elmokit.errors import InputError
-from elmokit.tasks.batches import TrainingBatches, choose_examples, count_tokens, epoch_batches, make_batch, prefetched
+from elmokit.tasks.batches import TrainingBatches, choose_examples, count_tokens, epoch_batches, prefetched
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
 from elmokit.tasks.recipe import TrainingSettings
+from elmokit.tasks.task_model import TaskModel
 
 LABELS = VerseLabels(tags=("plain", "rhyme"))
 
@@ -23,7 +26,8 @@ def maker(examples: list[Verse]) -> ColumnMaker:
 
 
 def training_batches(examples: list[Verse], task=RHYMES, **training) -> TrainingBatches:
-    return TrainingBatches(task, examples, LABELS, maker(examples), recipe(**training).training)
+    model = TaskModel(task, recipe(**training), LABELS, maker(examples), nn.Module())
+    return TrainingBatches(model, examples)
 
 
 @given(
@@ -100,7 +104,7 @@ def test_tokens_are_counted_over_all_columns_and_an_empty_sentence_is_named():
     pairs = changed(RHYMES, sequences=lambda pair: ([pair[0]], [pair[1]]))
     examples = [(["a", "b"], ["c"]), (["d"], ["e"])]
     assert count_tokens(pairs, examples, source="pairs") == [3, 2]
-    with pytest.raises(InputError, match=r"pairs: example 2 of 2 has a sentence of no tokens"):
+    with pytest.raises(InputError, match=r"pairs: example 2 of 2 has a sentence without tokens"):
         count_tokens(pairs, [examples[0], (["d"], [])], source="pairs")
 
 

@@ -13,24 +13,23 @@ import numpy as np
 import pytest
 import torch
 from coref_stories import stories, story
+from task_models import build_model, compute_outputs, make_batch, predict
 from torch import Tensor, nn
 from toy_inputs import Call, LetterLayers, assert_half_is_dropped, calls_in_training
 
 from elmokit.config import read_recipe
 from elmokit.errors import InputError
 from elmokit.readers.conll2012 import Document, Mention, read_conll2012_archive
-from elmokit.tasks.batches import make_batch
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
 from elmokit.tasks.coref import TASK, CorefLabels, CorefSettings, antecedent_loss
 from elmokit.tasks.coref_clusters import CorefOutput
 from elmokit.tasks.coref_documents import tidy_clusters
-from elmokit.tasks.evaluation import compute_outputs, predict
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.loop import train_task
+from elmokit.tasks.loop import run_task
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.names import get_task
 from elmokit.tasks.recipe import CharSettings, ElmoSettings, TaskRecipe, TrainingSettings
-from elmokit.tasks.saved import build_model, load_task_model
+from elmokit.tasks.saved import load_task
 from elmokit.tasks.task import Batch
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes" / "tasks"
@@ -122,14 +121,14 @@ def test_a_few_invented_stories_are_learned_by_heart(place: str | None) -> None:
 def test_the_trainer_learns_what_holds_for_stories_that_it_has_not_seen(tmp_path: Path) -> None:
     data = TaskData(*(stories(size, seed=size, of_names=True) for size in (30, 8)), lambda: stories(9, of_names=True))
     chosen = recipe(epochs=6, learning_rate=0.01, clip_norm=5.0, schedule="exponential")
-    folder = train_task(TASK, chosen, data, tmp_path / "run", report=lambda _: None, stop=threading.Event())
-    assert folder is not None
+    finished = run_task(TASK, chosen, data, tmp_path / "run", report=lambda _: None, stop=threading.Event())
+    assert finished is not None
     result = json.loads((tmp_path / "run" / "result.json").read_bytes())
     assert result["test"]["f1"] > 0.9
-    loaded = load_task_model(folder, expected_task=TASK)
+    loaded = load_task(tmp_path / "run" / "model", expected_task=TASK)
     asked = [*TASK.read_text("sue met tom"), *TASK.read_text("rex came to her")]
     assert [len(one.sentences) for one in asked] == [1, 1]
-    assert len(predict(TASK, loaded.model, loaded.columns, loaded.labels, asked, batch_size=2)) == 2
+    assert len(predict(TASK, loaded.module, loaded.columns, loaded.labels, asked, batch_size=2)) == 2
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ def test_a_document_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     (document,) = stories(1)
     folder = write_files(tmp_path / "folder", [document])
     (folder / "again.auto_conll").write_text(as_conll(document), "utf-8")
-    with pytest.raises(InputError, match=r"'s0', part 0, is there twice"):
+    with pytest.raises(InputError, match=r"'s0', part 0, occurs twice"):
         read_documents(folder)
 
 
@@ -86,7 +86,7 @@ def test_a_document_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("#begin document (x); part 000\n#end document\n", r"'x', part 0, has no sentences"),
-        ("\n\n", "no document in it"),
+        ("\n\n", "no documents"),
         ("some text\n", "expected '#begin document"),
     ],
 )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from toy import toy_model
 from toy_task import (
     EVERY_STEP,
@@ -33,12 +34,11 @@ from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, ElmokitWarning, InputError, OutputError
 from elmokit.model.bilm import BiLM
 from elmokit.runs.checkpoint import load_newest
-from elmokit.tasks.evaluation import evaluate
-from elmokit.tasks.loop import train_task
+from elmokit.tasks.loop import run_task
 from elmokit.tasks.materials import TaskData, gather_materials, read_data
-from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, TaskPlan, TaskStep
+from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, TaskPlan, TaskStep, finished_from_json
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.saved import load_task_model
+from elmokit.tasks.saved import load_task
 from elmokit.weights.folder import save_folder
 from elmokit.weights.saved import SavedBiLM
 
@@ -69,9 +69,9 @@ def run(
     layers_dir: Path | None = None,
 ) -> list[Entry]:
     stop = Stop(when)
-    found = train_task(task, asked, data or toy_data(), folder, report=stop.report, stop=stop, layers_dir=layers_dir)
+    found = run_task(task, asked, data or toy_data(), folder, report=stop.report, stop=stop, layers_dir=layers_dir)
     assert (found is None) == stop.is_set()
-    assert found in (None, folder / "model")
+    assert found is None or found == stop.entries[-1]
     return stop.entries
 
 
@@ -145,9 +145,9 @@ def test_a_run_leaves_its_recipe_log_result_and_model(tmp_path: Path) -> None:
     assert result["test"] == finished.test
     assert result["dev"] == finished.dev
     assert (result["task"], result["seed"], result["step"]) == ("rhymes", 5, 24)
-    loaded = load_task_model(folder / "model", expected_task=RHYMES)
+    loaded = load_task(folder / "model", expected_task=RHYMES)
     test = verses(15, seed=3)
-    again = evaluate(RHYMES, loaded.model, loaded.columns, loaded.labels, test, batch_size=4, source="the test data")
+    again = loaded.evaluate_examples(test, source="the test data")
     assert again == finished.test
 
 
@@ -172,7 +172,7 @@ def test_stopped_anywhere_and_started_again_a_run_ends_with_the_same_bits(tmp_pa
         stop, learned = threading.Event(), []
         torch.manual_seed(num_pieces)  # nothing may follow from what others draw
         LISTENERS.append(lambda learned=learned, stop=stop: (learned.append(1), len(learned) == 3 and stop.set()))
-        found = train_task(task, asked, toy_data(), tmp_path / "broken", report=lambda _: None, stop=stop)
+        found = run_task(task, asked, toy_data(), tmp_path / "broken", report=lambda _: None, stop=stop)
         LISTENERS.clear()
         num_pieces += 1
     assert num_pieces >= 5
@@ -215,7 +215,7 @@ def test_killed_again_and_again_a_run_ends_with_the_same_bits(tmp_path: Path) ->
 
 
 def test_work_between_two_looks_is_saved_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elmokit.tasks.loop.SECONDS_AT_RISK", 0.0)
+    monkeypatch.setattr("elmokit.tasks.loop.SAVE_EVERY", 0.0)
     saved: list[int] = []
 
     def note(entry: Entry) -> bool:
@@ -265,7 +265,7 @@ def test_the_test_data_is_read_once_after_everything_was_learned(tmp_path: Path)
 
     data = replace(toy_data(), read_test=read_test)
     stop = threading.Event()
-    train_task(RHYMES, recipe(), data, tmp_path / "run", report=events.append, stop=stop)
+    run_task(RHYMES, recipe(), data, tmp_path / "run", report=events.append, stop=stop)
     assert events.count("read") == 1
     assert isinstance(events[-1], Finished)
     assert events[-2] == "read"
@@ -313,8 +313,8 @@ def test_the_moving_mean_is_what_is_evaluated_and_saved(tmp_path: Path) -> None:
     name = "emit.weight"
     assert torch.equal(tensors[f"best/{name}"], tensors[f"mean/{name}"])
     assert not torch.equal(tensors[f"best/{name}"], tensors[f"model/{name}"])
-    loaded = load_task_model(tmp_path / "run" / "model", expected_task=RHYMES)
-    assert torch.equal(loaded.model.state_dict()[name], tensors[f"mean/{name}"])
+    loaded = load_task(tmp_path / "run" / "model", expected_task=RHYMES)
+    assert torch.equal(loaded.module.state_dict()[name], tensors[f"mean/{name}"])
 
 
 def test_a_loss_that_is_not_finite_names_the_step(tmp_path: Path) -> None:
@@ -521,7 +521,7 @@ def test_an_untrained_bilm_follows_from_the_seed_and_is_saved_like_any_other(tmp
     assert weights["one"] == weights["again"]
     assert weights["one"] != weights["other"]
     assert weights["one"] != (Path(bilm) / "model.safetensors").read_bytes()
-    assert load_task_model(tmp_path / "one" / "model", expected_task=RHYMES).embedder is not None
+    assert load_task(tmp_path / "one" / "model", expected_task=RHYMES).embedder is not None
 
 
 def test_a_run_can_be_stopped_while_the_bilm_reads(tmp_path: Path, bilm: str) -> None:
@@ -541,7 +541,7 @@ def test_labels_that_training_data_lacks_are_told_of_once(tmp_path: Path) -> Non
 def test_words_are_of_the_part_that_is_learned_from_and_labels_of_all(tmp_path: Path) -> None:
     train = [*toy_data().train, Verse(("x" * 20,) * 30, ("new",) * 30)]
     run(tmp_path / "run", recipe(max_tokens=20, epochs=1), data=replace(toy_data(), train=train))
-    loaded = load_task_model(tmp_path / "run" / "model", expected_task=RHYMES)
+    loaded = load_task(tmp_path / "run" / "model", expected_task=RHYMES)
     assert loaded.labels.tags == ("new", "plain", "rhyme")
     assert "x" not in loaded.columns.vocab.chars
 
@@ -618,3 +618,39 @@ def test_static_vectors_are_learned_further_and_saved(tmp_path: Path, vectors: s
     learned = state(tmp_path / "run")["model/tokens.learned"]
     assert learned.abs().max() > 0
     assert learned[0].abs().max() == 0
+
+
+# Results
+
+
+def test_a_result_has_sizes_dev_curve_and_normalized_mixes(tmp_path: Path, bilm: str) -> None:
+    entries = run(tmp_path / "run", recipe(bilm=bilm, chars=False, elmo={"place": "both"}, epochs=2))
+    result = json.loads((tmp_path / "run" / "result.json").read_bytes())
+    finished = entries[-1]
+    assert finished_from_json(result) == finished
+    assert finished.dev_curve == of_kind(DevScores, entries)
+    assert (finished.sizes.num_train, finished.sizes.num_dev, finished.sizes.num_test) == (60, 12, 15)
+    assert finished.sizes.num_parameters == of_kind(TaskPlan, entries)[0].num_parameters
+    assert set(finished.mixes) == {"input", "output"}
+    weights = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    for place, mix in finished.mixes.items():
+        assert mix.weights == pytest.approx(weights[f"tokens.{place}_mix.weights"].softmax(dim=0).tolist())
+        assert mix.gamma == weights[f"tokens.{place}_mix.gamma"].item() != 1
+
+
+def test_a_resumed_run_has_the_whole_dev_curve(tmp_path: Path) -> None:
+    straight = run(tmp_path / "straight", recipe())[-1]
+    run(tmp_path / "broken", recipe(), when=lambda entry: isinstance(entry, DevScores) and entry.step == 16)
+    assert run(tmp_path / "broken", recipe())[-1].dev_curve == straight.dev_curve
+    assert len(straight.dev_curve) == 3
+
+
+def test_results_of_older_versions_lack_sizes_curve_and_mixes() -> None:
+    old = {"task": "ner", "step": 9, "best_step": 6, "dev": {"f1": 0.5}, "test": None, "seconds": 1.0, "seed": 0}
+    assert finished_from_json(old) == Finished(9, 6, {"f1": 0.5}, None, 1.0, 0)
+
+
+def test_a_run_too_short_to_train_anything_warns(tmp_path: Path) -> None:
+    task = changed(RHYMES, score=lambda *_: {"accuracy": 0.0})
+    with pytest.warns(ElmokitWarning, match="best dev accuracy is 0 after 8 steps; so few steps rarely train a model"):
+        run(tmp_path / "run", recipe(epochs=1), task=task)

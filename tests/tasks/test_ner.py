@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from task_models import compute_outputs, predict
 from torch import nn
 from toy_inputs import (
     LAYER_DIM,
@@ -24,7 +25,6 @@ from toy_inputs import (
 from elmokit.errors import InputError
 from elmokit.metrics.tags import bio_to_bioul, bioul_rules, bioul_to_bio
 from elmokit.readers.conll2003 import TaggedSentence
-from elmokit.tasks.evaluation import compute_outputs, predict
 from elmokit.tasks.ner import TASK, ChainScores, NERLabels, NERSettings
 
 SIZES = {"hidden_dims": (12, 10), "dropout": 0.0}

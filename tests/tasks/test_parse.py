@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from task_models import compute_outputs, predict
 from toy_inputs import batch_of, make_columns, make_model, stir
 
 from elmokit.errors import InputError
 from elmokit.readers.ptb import Constituent, ParsedSentence
-from elmokit.tasks.evaluation import compute_outputs, predict
 from elmokit.tasks.parse import EMPTY, TASK, ParseLabels, chains_of
 
 SIZES = {"hidden_dim": 8, "label_dim": 9, "dropout": 0.0}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from task_models import build_model, compute_outputs
 from toy import toy_model
 from toy_task import RHYMES, WORDS, changed, recipe, verses
 
@@ -22,11 +23,11 @@ from elmokit.errors import ConfigError, ElmokitError, OutputError, WeightsError
 from elmokit.model.bilm import BiLM
 from elmokit.readers.conll2003 import TaggedSentence
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
-from elmokit.tasks.evaluation import compute_outputs, predict_together
 from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.saved import LoadedTask, SavedTask, SharedParts, build_model, load_task_model, save_task_model
+from elmokit.tasks.saved import SavedTask, SharedParts, load_task, save_task
 from elmokit.tasks.task import AnyTask
+from elmokit.tasks.task_model import TaskModel, predict_examples
 from elmokit.weights.folder import load_folder, save_folder
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm
@@ -69,21 +70,21 @@ FULL = recipe(words="vectors.txt", bilm="bilm", elmo={"place": "both", "layer_no
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    save_task_model(make(FULL), tmp_path / "model", scores={"Test accuracy": 0.98765})
+    save_task(make(FULL), tmp_path / "model", scores={"Test accuracy": 0.98765})
     return tmp_path / "model"
 
 
 @pytest.mark.parametrize("asked", [FULL, recipe(), recipe(words="v", chars=False), recipe(bilm="b", chars=False)])
 def test_what_was_saved_comes_back_bit_for_bit(tmp_path: Path, asked: TaskRecipe) -> None:
     saved = make(asked)
-    save_task_model(saved, tmp_path / "model", scores={})
-    loaded = load_task_model(tmp_path / "model", expected_task=RHYMES)
+    save_task(saved, tmp_path / "model", scores={})
+    loaded = load_task(tmp_path / "model", expected_task=RHYMES)
     assert (loaded.task, loaded.recipe, loaded.labels) == (RHYMES, asked, saved.labels)
     assert loaded.columns.vocab == saved.vocab
-    found = loaded.model.state_dict()
+    found = loaded.module.state_dict()
     assert found.keys() == saved.weights.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in saved.weights.items())
-    assert not loaded.model.training
+    assert not loaded.module.training
     assert (loaded.embedder is None) == (saved.bilm is None)
     if saved.bilm is not None:
         tensors = loaded.embedder.bilm.state_dict()
@@ -94,7 +95,7 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path: Path, asked: TaskRecipe
 
 
 def test_a_loaded_model_believes_what_it_did_in_training(tmp_path: Path, folder: Path) -> None:
-    loaded = load_task_model(folder, expected_task=RHYMES)
+    loaded = load_task(folder, expected_task=RHYMES)
     store = LayerStore.open(tmp_path / "layers", loaded.embedder)
     store.add([one.tokens for one in EXAMPLES])
     columns = ColumnMaker(loaded.recipe, loaded.columns.vocab, vectors=loaded.columns.vectors, layers=store)
@@ -102,7 +103,7 @@ def test_a_loaded_model_believes_what_it_did_in_training(tmp_path: Path, folder:
     assert (stored == live).float().mean() > 0.99  # both rounded; a value on the edge may be rounded either way
     torch.testing.assert_close(stored, live, atol=1e-3, rtol=1e-3)
     beliefs = [
-        compute_outputs(RHYMES, loaded.model, maker, loaded.labels, EXAMPLES, batch_size=4)
+        compute_outputs(RHYMES, loaded.module, maker, loaded.labels, EXAMPLES, batch_size=4)
         for maker in (columns, loaded.columns)
     ]
     for in_training, later in zip(*beliefs, strict=True):
@@ -122,21 +123,21 @@ def save_ensemble(folder: Path, bilm_seeds: Sequence[int]) -> list[Path]:
     """Save models that have learned from other seeds, with these biLMs."""
     folders = [folder / str(number) for number in range(len(bilm_seeds))]
     for number, bilm_seed in enumerate(bilm_seeds):
-        save_task_model(make(FULL, seed=number, bilm_seed=bilm_seed), folders[number], scores={})
+        save_task(make(FULL, seed=number, bilm_seed=bilm_seed), folders[number], scores={})
     return folders
 
 
-def load_ensemble(folders: Sequence[Path], shared: SharedParts | None) -> list[LoadedTask]:
+def load_ensemble(folders: Sequence[Path], shared: SharedParts | None) -> list[TaskModel]:
     """Their decisions are what they believe, so that any difference shows."""
     task = changed(RHYMES, decode=lambda belief, _example, _labels: belief)
-    return [load_task_model(folder, expected_task=task, shared=shared) for folder in folders]
+    return [load_task(folder, expected_task=task, shared=shared) for folder in folders]
 
 
-def assert_believe_the_same(together: Sequence[LoadedTask], apart: Sequence[LoadedTask]) -> None:
+def assert_believe_the_same(together: Sequence[TaskModel], apart: Sequence[TaskModel]) -> None:
     """That an ensemble believes, to the bit, the mean of what the others believe each by itself."""
-    alone = [compute_outputs(RHYMES, one.model, one.columns, one.labels, EXAMPLES, batch_size=4) for one in apart]
+    alone = [compute_outputs(RHYMES, one.module, one.columns, one.labels, EXAMPLES, batch_size=4) for one in apart]
     expected = [RHYMES.combine(of_models) for of_models in zip(*alone, strict=True)]
-    found = predict_together(together, EXAMPLES, batch_size=4)
+    found = predict_examples(together, EXAMPLES, batch_size=4)
     assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
@@ -158,7 +159,7 @@ def test_models_loaded_together_share_what_is_equal(tmp_path: Path, num_models: 
     read: list[Sequence[str]] = []
     embed = first.embedder.iter_unordered
     monkeypatch.setattr(first.embedder, "iter_unordered", lambda sequences: read.extend(sequences) or embed(sequences))
-    predict_together(together, EXAMPLES, batch_size=4)
+    predict_examples(together, EXAMPLES, batch_size=4)
     assert sorted(read) == sorted(one.tokens for one in EXAMPLES)
 
 
@@ -177,7 +178,7 @@ def test_models_with_different_bilms_are_not_mixed_up(tmp_path: Path) -> None:
 def test_models_with_and_without_parts_are_loaded_together(tmp_path: Path) -> None:
     asked = [FULL, recipe(), recipe(words="v", chars=False), recipe(bilm="b", chars=False)]
     for number, chosen in enumerate(asked):
-        save_task_model(make(chosen, seed=number), tmp_path / str(number), scores={})
+        save_task(make(chosen, seed=number), tmp_path / str(number), scores={})
     folders = [tmp_path / str(number) for number in range(len(asked))]
     together = load_ensemble(folders, SharedParts())
     assert [one.embedder is not None for one in together] == [True, False, False, True]
@@ -190,7 +191,7 @@ def test_the_command_line_loads_an_ensemble_together(tmp_path: Path) -> None:
     examples = [TaggedSentence(("ba", "ko"), ("B-PER", "O"), 0)]
     for seed in (0, 1):
         saved = make(asked, task=get_task("ner"), examples=examples, seed=seed)
-        save_task_model(saved, tmp_path / str(seed), scores={})
+        save_task(saved, tmp_path / str(seed), scores={})
     first, other = load_models("ner", [tmp_path / "0", tmp_path / "1"])
     assert other.embedder is first.embedder
     assert other.columns.vectors is first.columns.vectors
@@ -212,19 +213,19 @@ def test_the_folder_holds_no_pickle_and_a_card_with_the_scores(folder: Path) -> 
     assert names == top | vectors | bilm
     card = (folder / "README.md").read_text("utf-8")
     assert "| Test accuracy | 0.9877 |" in card
-    assert "frozen, in the folder bilm; joined to the token vectors and to the output" in card
+    assert "frozen, in the folder bilm; concatenated with the token vectors and with the output" in card
     assert "elmokit task predict rhymes model lines.txt" in card
 
 
 def test_an_older_task_model_is_replaced_and_nothing_else_is(tmp_path: Path, folder: Path) -> None:
-    save_task_model(make(recipe()), folder, scores={})
+    save_task(make(recipe()), folder, scores={})
     assert not (folder / "bilm").exists()
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"also holds notes\.txt"):
-        save_task_model(make(recipe()), folder, scores={})
+        save_task(make(recipe()), folder, scores={})
     save_folder(make_bilm(), tmp_path / "bilm")
     with pytest.raises(OutputError, match="folder with files in it"):
-        save_task_model(make(recipe()), tmp_path / "bilm", scores={})
+        save_task(make(recipe()), tmp_path / "bilm", scores={})
     assert (tmp_path / "bilm" / "model.safetensors").is_file()
 
 
@@ -233,7 +234,7 @@ def test_a_failed_save_leaves_the_older_model(folder: Path) -> None:
     broken = make_bilm()
     broken.tensors["forward_lstm.layers.0.bias"][0] = float("nan")
     with pytest.raises(WeightsError, match="NaN"):
-        save_task_model(replace(make(FULL), bilm=broken), folder, scores={})
+        save_task(replace(make(FULL), bilm=broken), folder, scores={})
     assert {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()} == before
 
 
@@ -262,7 +263,7 @@ def flip(path: Path) -> None:
 def test_a_damaged_file_is_refused_by_name(folder: Path, file: str, damage: Callable[[Path], None]) -> None:
     damage(folder / file)
     with pytest.raises(ElmokitError, match=file.split("/")[0]) as raised:
-        load_task_model(folder, expected_task=RHYMES)
+        load_task(folder, expected_task=RHYMES)
     assert "\n" not in str(raised.value)
 
 
@@ -271,7 +272,7 @@ def test_another_intact_bilm_in_its_place_is_refused(tmp_path: Path, folder: Pat
     shutil.rmtree(folder / "bilm")
     shutil.move(tmp_path / "other", folder / "bilm")
     with pytest.raises(WeightsError, match="bilm: is not what the task model was saved with"):
-        load_task_model(folder, expected_task=RHYMES)
+        load_task(folder, expected_task=RHYMES)
 
 
 def rewrite_config(folder: Path, **changes: object) -> None:
@@ -294,15 +295,15 @@ def rewrite_config(folder: Path, **changes: object) -> None:
 def test_a_config_that_does_not_fit_is_refused(folder: Path, changes, error, message) -> None:
     rewrite_config(folder, **changes)
     with pytest.raises(error, match=message):
-        load_task_model(folder, expected_task=RHYMES)
+        load_task(folder, expected_task=RHYMES)
 
 
 def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     saved = make(recipe())
     saved.weights["emit.bias"][0] = float("inf")
-    save_task_model(saved, tmp_path / "model", scores={})
+    save_task(saved, tmp_path / "model", scores={})
     with pytest.raises(WeightsError, match=r"emit\.bias holds NaN or infinite"):
-        load_task_model(tmp_path / "model", expected_task=RHYMES)
+        load_task(tmp_path / "model", expected_task=RHYMES)
 
 
 def test_what_is_no_model_of_the_task_is_refused_in_one_line(tmp_path: Path, folder: Path) -> None:
@@ -310,7 +311,7 @@ def test_what_is_no_model_of_the_task_is_refused_in_one_line(tmp_path: Path, fol
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     wrong = {
-        tmp_path / "bilm": "is a biLM, which knows no task",
+        tmp_path / "bilm": "is a biLM without a task",
         tmp_path / "empty": r"no config\.json in this folder; expected the folder of a task model",
         tmp_path / "file": "is a file; expected",
         tmp_path / "absent": "does not exist; expected",
@@ -318,12 +319,12 @@ def test_what_is_no_model_of_the_task_is_refused_in_one_line(tmp_path: Path, fol
     }
     for path, message in wrong.items():
         with pytest.raises(WeightsError, match=message) as raised:
-            load_task_model(path, expected_task=RHYMES)
+            load_task(path, expected_task=RHYMES)
         assert "\n" not in str(raised.value)
     with pytest.raises(WeightsError, match="is a model of the task rhymes, expected one of metre"):
-        load_task_model(folder, expected_task=changed(RHYMES, name="metre"))
+        load_task(folder, expected_task=changed(RHYMES, name="metre"))
     with pytest.raises(WeightsError, match="the task 'rhymes', unknown to this elmokit; known: coref, ner"):
-        load_task_model(folder)
+        load_task(folder)
 
 
 def test_every_task_is_found_by_its_name() -> None:

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from task_models import build_model, compute_outputs
 from toy_datasets import write_home
 
 from elmokit.config import read_recipe
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.live_layers import LiveLayers
 from elmokit.tasks.columns import ColumnMaker
-from elmokit.tasks.evaluation import compute_outputs
 from elmokit.tasks.materials import TaskData, gather_materials
 from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.saved import SavedTask, build_model, load_task_model, save_task_model
+from elmokit.tasks.saved import SavedTask, load_task, save_task
 
 FILES = {
     "coref": "coref/litbank-conll.tar.xz",
@@ -66,9 +66,9 @@ def test_a_loaded_model_believes_what_it_did_before(home: Path, tmp_path: Path, 
     before = compute_outputs(task, model, columns, found.labels, examples, batch_size=4)
     weights = dict(model.state_dict())
     saved = SavedTask(task, recipe, found.labels, found.vocab, found.vectors, found.bilm, weights)
-    save_task_model(saved, tmp_path / "model", scores={})
-    loaded = load_task_model(tmp_path / "model", expected_task=task)
-    after = compute_outputs(task, loaded.model, loaded.columns, loaded.labels, examples, batch_size=4)
+    save_task(saved, tmp_path / "model", scores={})
+    loaded = load_task(tmp_path / "model", expected_task=task)
+    after = compute_outputs(task, loaded.module, loaded.columns, loaded.labels, examples, batch_size=4)
     for example, one, other in zip(examples, before, after, strict=True):
         for left, right in zip(numbers(one), numbers(other), strict=True):
             np.testing.assert_array_equal(left, right)

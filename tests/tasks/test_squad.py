@@ -11,20 +11,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from task_models import build_model, compute_outputs, make_batch, predict
 from torch import nn
 from toy_inputs import Call, LetterLayers, assert_half_is_dropped, calls_in_training
 
 from elmokit.config import read_recipe
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.readers.squad import Answer
-from elmokit.tasks.batches import make_batch
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
-from elmokit.tasks.evaluation import compute_outputs, evaluate, predict
 from elmokit.tasks.inputs import InputSizes, TokenEncoder
-from elmokit.tasks.loop import train_task
+from elmokit.tasks.loop import run_task
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.recipe import CharSettings, ElmoSettings, TaskRecipe, TrainingSettings
-from elmokit.tasks.saved import build_model, load_task_model
+from elmokit.tasks.saved import load_task
 from elmokit.tasks.squad import (
     MAX_ANSWER_TOKENS,
     TASK,
@@ -37,6 +36,7 @@ from elmokit.tasks.squad import (
 )
 from elmokit.tasks.squad_tokens import tokenize_paragraph, tokenize_question
 from elmokit.tasks.task import Batch
+from elmokit.tasks.task_model import TaskModel
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes" / "tasks"
 SIZES = {"hidden_dim": 10, "dropout": 0.1}
@@ -128,13 +128,13 @@ def test_a_few_invented_questions_are_learned_by_heart(place: str | None):
 def test_the_trainer_learns_what_holds_for_paragraphs_that_it_has_not_seen(tmp_path: Path):
     data = TaskData(tales(60, seed=1), tales(5, seed=2), lambda: tales(10, seed=3))
     chosen = recipe(batch_size=15, epochs=10, learning_rate=0.02, ema=0.9)
-    folder = train_task(TASK, chosen, data, tmp_path / "run", report=lambda _: None, stop=threading.Event())
-    assert folder is not None
+    finished = run_task(TASK, chosen, data, tmp_path / "run", report=lambda _: None, stop=threading.Event())
+    assert finished is not None
     result = json.loads((tmp_path / "run" / "result.json").read_bytes())
     assert result["test"]["f1"] > 0.9
-    loaded = load_task_model(folder, expected_task=TASK)
+    loaded = load_task(tmp_path / "run" / "model", expected_task=TASK)
     examples = TASK.read_text("It rained in York. Eve has a shy hen.\tWho has the hen?")
-    (answer,) = predict(TASK, loaded.model, loaded.columns, loaded.labels, examples, batch_size=1)
+    (answer,) = predict(TASK, loaded.module, loaded.columns, loaded.labels, examples, batch_size=1)
     assert answer.text == "Eve"
 
 
@@ -370,8 +370,8 @@ def test_a_question_without_an_answer_counts_as_a_mistake_that_is_told_of():
     model, made = build(recipe(), examples)
     assert TASK.unknown_labels(examples, LABELS) == {"no answer"}
     assert TASK.unknown_labels(examples[:2], LABELS) == set()
-    with pytest.warns(ElmokitWarning, match=r"dev: 1 of 3 examples .*: no answer \(1\); they count as its mistakes"):
-        evaluate(TASK, model, made, LABELS, examples, batch_size=2, source="dev")
+    with pytest.warns(ElmokitWarning, match=r"dev: 1 of 3 examples .*: no answer \(1\); they count as errors"):
+        TaskModel(TASK, made.recipe, LABELS, made, model).evaluate_examples(examples, source="dev")
     right = [FoundAnswer(one.answers[0].text, 0, 1, 1.0) for one in examples[:2]]
     assert TASK.score(examples, [*right, right[0]]) == {"f1": pytest.approx(2 / 3), "exact_match": pytest.approx(2 / 3)}
     with pytest.raises(InputError, match="none of 1 questions has an answer to score against"):

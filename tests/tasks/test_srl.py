@@ -12,20 +12,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from task_models import build_model, compute_outputs, make_batch, predict
 from torch import nn
 from toy_inputs import LetterLayers, calls_in_training
 
 from elmokit.config import read_recipe
 from elmokit.errors import InputError
 from elmokit.metrics.tags import bio_rules
-from elmokit.tasks.batches import make_batch
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
-from elmokit.tasks.evaluation import compute_outputs, predict
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.loop import train_task
+from elmokit.tasks.loop import run_task
 from elmokit.tasks.materials import TaskData
 from elmokit.tasks.recipe import CharSettings, ElmoSettings, TaskRecipe, TrainingSettings
-from elmokit.tasks.saved import build_model, load_task_model
+from elmokit.tasks.saved import load_task
 from elmokit.tasks.srl import TASK, RoleExample, SRLLabels, SRLSettings
 from elmokit.tasks.task import Batch
 
@@ -107,13 +106,13 @@ def test_a_few_invented_sentences_are_learned_by_heart(place: str | None):
 def test_the_trainer_learns_what_holds_for_sentences_that_it_has_not_seen(tmp_path: Path):
     data = TaskData(tales(90, seed=1), tales(15, seed=2), lambda: tales(15, seed=3))
     chosen = recipe(batch_size=10, epochs=12, learning_rate=0.02, clip_value=1.0)
-    folder = train_task(TASK, chosen, data, tmp_path / "run", report=lambda _: None, stop=threading.Event())
-    assert folder is not None
+    finished = run_task(TASK, chosen, data, tmp_path / "run", report=lambda _: None, stop=threading.Event())
+    assert finished is not None
     result = json.loads((tmp_path / "run" / "result.json").read_bytes())
     assert result["test"]["f1"] > 0.95
-    loaded = load_task_model(folder, expected_task=TASK)
+    loaded = load_task(tmp_path / "run" / "model", expected_task=TASK)
     asked = TASK.read_text("dan was *fed* by cat")
-    (tags,) = predict(TASK, loaded.model, loaded.columns, loaded.labels, asked, batch_size=1)
+    (tags,) = predict(TASK, loaded.module, loaded.columns, loaded.labels, asked, batch_size=1)
     assert TASK.show(asked[0], tags) == "[ARG1 dan] was *fed* [ARG0 by cat]"
 
 
@@ -320,7 +319,8 @@ def test_learning_from_examples_without_tags_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("predicate", "tags", "message"), [(3, None, "token 3 of"), (-1, None, "token -1"), (0, ("O",), "1 tags for the 3")]
+    ("predicate", "tags", "message"),
+    [(3, None, "token 3 does not exist"), (-1, None, "token -1"), (0, ("O",), "1 tags for the 3")],
 )
 def test_an_example_that_does_not_fit_together_is_refused(predicate: int, tags: Any, message: str):
     with pytest.raises(InputError, match=message):

@@ -45,7 +45,7 @@ def test_a_folder_is_read_with_all_folders_below_it(tmp_path: Path):
 def test_a_document_that_a_folder_has_twice_is_refused(tmp_path: Path):
     for name in ("tale.v4_gold_conll", "tale.v4_auto_conll"):
         (tmp_path / name).write_text(ROWS, "utf-8")
-    with pytest.raises(InputError, match="'tale', part 0, is there twice"):
+    with pytest.raises(InputError, match="'tale', part 0, occurs twice"):
         TASK.read_training(tmp_path)
 
 
@@ -59,7 +59,7 @@ def test_a_file_without_predicates_is_refused(tmp_path: Path):
 def test_an_empty_file_is_refused(tmp_path: Path):
     path = tmp_path / "empty.conll"
     path.touch()
-    with pytest.raises(InputError, match=r"empty\.conll: no document in it"):
+    with pytest.raises(InputError, match=r"empty\.conll: no documents"):
         TASK.read_training(path)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from task_models import predict
 from torch import Tensor, nn
 from toy import toy_model
 from toy_inputs import LAYER_DIM, NUM_LAYERS, WORD_DIM, batch_of, make_columns, make_model, overfit, stir
@@ -16,14 +17,14 @@ from elmokit.config import parse_config, read_recipe
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLM
 from elmokit.tasks.classification import Choice, ClassLabels
-from elmokit.tasks.evaluation import predict, predict_together
-from elmokit.tasks.loop import train_task
+from elmokit.tasks.loop import run_task
 from elmokit.tasks.materials import read_data
 from elmokit.tasks.names import get_task
 from elmokit.tasks.progress import Finished
 from elmokit.tasks.recipe import ElmoSettings, TaskRecipe, TrainingSettings, WordSettings
-from elmokit.tasks.saved import load_task_model
+from elmokit.tasks.saved import load_task
 from elmokit.tasks.sst import CLASSES, TASK, Phrase, SSTModel, SSTSettings, plain_tokens
+from elmokit.tasks.task_model import predict_examples
 from elmokit.text.rules import TextRules
 from elmokit.weights.folder import save_folder
 from elmokit.weights.saved import SavedBiLM
@@ -259,12 +260,12 @@ def test_a_run_learns_and_its_saved_model_reads_what_a_person_types(tmp_path):
     data = read_data(get_task("sst"), train=path, dev=path, test=path)
     assert data.train == data.dev == PHRASES
     entries = []
-    folder = train_task(TASK, recipe, data, tmp_path / "run", report=entries.append, stop=threading.Event())
+    run_task(TASK, recipe, data, tmp_path / "run", report=entries.append, stop=threading.Event())
     assert isinstance(entries[-1], Finished)
     assert entries[-1].test == {"accuracy": 1.0}
-    loaded = load_task_model(folder, expected_task=TASK)
+    loaded = load_task(tmp_path / "run" / "model", expected_task=TASK)
     typed = [*TASK.read_text("good good good"), *TASK.read_text("not good at all")]
-    predictions = predict_together([loaded, loaded], typed, batch_size=2)
+    predictions = predict_examples([loaded, loaded], typed, batch_size=2)
     assert [choice.label for choice in predictions] == ["very positive", "negative"]
 
 

@@ -8,6 +8,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+from task_models import build_model, compute_outputs, predict
 from torch import Tensor
 from toy_inputs import LetterLayers
 from toy_task import RHYMES, Verse, VerseLabels, changed, recipe, verses
@@ -15,14 +16,13 @@ from toy_task import RHYMES, Verse, VerseLabels, changed, recipe, verses
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.tasks.batches import AHEAD
 from elmokit.tasks.columns import ColumnMaker, LayerSource, learn_inputs
-from elmokit.tasks.evaluation import compute_outputs, evaluate, predict, predict_together, warn_of_unknown_labels
-from elmokit.tasks.saved import LoadedTask, build_model
+from elmokit.tasks.task_model import TaskModel, predict_examples, warn_of_unknown_labels
 
 LABELS = VerseLabels(tags=("plain", "rhyme"))
 EXAMPLES = verses(40, seed=4, shortest=1, longest=20)
 
 
-def untrained(seed: int, labels: VerseLabels = LABELS, layers: LayerSource | None = None) -> LoadedTask:
+def untrained(seed: int, labels: VerseLabels = LABELS, layers: LayerSource | None = None) -> TaskModel:
     asked = recipe(bilm=None if layers is None else "toy")
     columns = ColumnMaker(asked, learn_inputs([one.tokens for one in EXAMPLES], asked), vectors=None, layers=layers)
     torch.manual_seed(seed)
@@ -31,11 +31,11 @@ def untrained(seed: int, labels: VerseLabels = LABELS, layers: LayerSource | Non
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape))  # strong opinions
         model.emit.bias.zero_()
-    return LoadedTask(RHYMES, asked, labels, columns, model, None)
+    return TaskModel(RHYMES, asked, labels, columns, model)
 
 
-def parts(loaded: LoadedTask) -> tuple:
-    return loaded.task, loaded.model, loaded.columns, loaded.labels
+def parts(loaded: TaskModel) -> tuple:
+    return loaded.task, loaded.module, loaded.columns, loaded.labels
 
 
 def test_beliefs_do_not_depend_on_batch_or_order():
@@ -62,16 +62,16 @@ def test_scores_are_those_of_the_predictions():
     loaded = untrained(2)
     expected = RHYMES.score(EXAMPLES, predict(*parts(loaded), EXAMPLES, batch_size=8))
     assert 0 < expected["accuracy"] < 1
-    assert evaluate(*parts(loaded), EXAMPLES, batch_size=5, source="verses") == expected
+    assert loaded.evaluate_examples(EXAMPLES, source="verses") == expected
 
 
 def test_a_model_predicts_without_dropout_and_then_learns_on():
     loaded = untrained(1)
     expected = compute_outputs(*parts(loaded), EXAMPLES[:3], batch_size=3)
-    loaded.model.train()
+    loaded.module.train()
     for belief, again in zip(expected, compute_outputs(*parts(loaded), EXAMPLES[:3], batch_size=3), strict=True):
         assert np.array_equal(belief, again)
-    assert loaded.model.training
+    assert loaded.module.training
 
 
 def test_predicting_needs_no_labels():
@@ -81,7 +81,7 @@ def test_predicting_needs_no_labels():
 
 
 def test_an_example_without_tokens_is_named():
-    with pytest.raises(InputError, match="example 2 of 2 has a sentence of no tokens"):
+    with pytest.raises(InputError, match="example 2 of 2 has a sentence without tokens"):
         predict(*parts(untrained(1)), [EXAMPLES[0], Verse(())], batch_size=8)
 
 
@@ -89,7 +89,7 @@ def test_labels_that_the_model_cannot_know_are_told_with_their_counts():
     strange = [Verse(("ba",) * 2, (f"tag{i}", "echo")) for i in range(7)] + EXAMPLES
     message = r"verses: 7 of 47 examples .* predict them: echo \(7\), tag0 \(1\), .* and 3 more; "
     with pytest.warns(ElmokitWarning, match=message):
-        scores = evaluate(*parts(untrained(1)), strange, batch_size=8, source="verses")
+        scores = untrained(1).evaluate_examples(strange, source="verses")
     assert scores["num_tags"] == sum(len(one.tags) for one in strange)
     warn_of_unknown_labels(RHYMES, LABELS, EXAMPLES, source="verses")  # warns of nothing
 
@@ -101,10 +101,10 @@ def test_an_ensemble_decides_by_what_its_models_believe_together():
         tuple(LABELS.tags[k] for k in np.mean(of_models, axis=0).argmax(axis=1))
         for of_models in zip(*beliefs, strict=True)
     ]
-    assert predict_together(models, EXAMPLES, batch_size=4) == expected
+    assert predict_examples(models, EXAMPLES, batch_size=4) == expected
     for one in models:
         assert predict(*parts(one), EXAMPLES, batch_size=4) != expected
-        assert predict_together([one], EXAMPLES, batch_size=4) == predict(*parts(one), EXAMPLES, batch_size=4)
+        assert predict_examples([one], EXAMPLES, batch_size=4) == predict(*parts(one), EXAMPLES, batch_size=4)
 
 
 class WatchedLayers:
@@ -129,7 +129,7 @@ OUTPUTS = changed(RHYMES, decode=lambda belief, _example, _labels: belief)
 """What is decided is the belief itself, so that any difference shows."""
 
 
-def check_mean(found: Sequence[np.ndarray], models: Sequence[LoadedTask]) -> None:
+def check_mean(found: Sequence[np.ndarray], models: Sequence[TaskModel]) -> None:
     """That an ensemble believes the mean of what its models believe alone."""
     alone = [compute_outputs(*parts(one), EXAMPLES, batch_size=4) for one in models]
     for belief, *of_models in zip(found, *alone, strict=True):
@@ -140,7 +140,7 @@ def check_mean(found: Sequence[np.ndarray], models: Sequence[LoadedTask]) -> Non
 def test_layers_that_models_share_are_read_once_and_then_let_go(num_models: int):
     layers = WatchedLayers(1)
     models = [replace(untrained(seed, layers=layers), task=OUTPUTS) for seed in range(num_models)]
-    found = predict_together(models, EXAMPLES, batch_size=4)
+    found = predict_examples(models, EXAMPLES, batch_size=4)
     assert [len(sequences) for sequences in layers.asked] == [4] * 10
     assert sorted(chain.from_iterable(layers.asked)) == sorted(one.tokens for one in EXAMPLES)
     assert layers.most_in_use <= AHEAD + 2  # those made ahead, and those of two batches while one follows the other
@@ -151,7 +151,7 @@ def test_every_column_has_its_own_layers():
     both_ways = changed(OUTPUTS, sequences=lambda example: ([example.tokens], [example.tokens[::-1]]))
     layers = WatchedLayers(1)
     models = [replace(untrained(seed, layers=layers), task=both_ways) for seed in (1, 2)]
-    found = predict_together(models, EXAMPLES, batch_size=8)
+    found = predict_examples(models, EXAMPLES, batch_size=8)
     assert len(layers.asked) == 2 * 5
     assert layers.asked[1] == [tokens[::-1] for tokens in layers.asked[0]]
     check_mean(found, models)
@@ -161,7 +161,7 @@ def test_models_with_different_layers_read_each_its_own():
     near, far = WatchedLayers(1), WatchedLayers(3)
     sources = [near, far, None, near]
     models = [replace(untrained(seed, layers=layers), task=OUTPUTS) for seed, layers in enumerate(sources)]
-    found = predict_together(models, EXAMPLES, batch_size=4)
+    found = predict_examples(models, EXAMPLES, batch_size=4)
     assert near.asked == far.asked
     assert len(near.asked) == 10
     check_mean(found, models)
@@ -170,8 +170,8 @@ def test_models_with_different_layers_read_each_its_own():
 def test_models_that_cannot_decide_together_are_refused():
     one, other = untrained(1), untrained(2, VerseLabels(tags=("rhyme", "plain")))
     with pytest.raises(InputError, match="different labels"):
-        predict_together([one, other], EXAMPLES, batch_size=4)
+        predict_examples([one, other], EXAMPLES, batch_size=4)
     with pytest.raises(InputError, match="a model of rhymes and one of metre"):
-        predict_together([one, replace(one, task=changed(RHYMES, name="metre"))], EXAMPLES, batch_size=4)
+        predict_examples([one, replace(one, task=changed(RHYMES, name="metre"))], EXAMPLES, batch_size=4)
     with pytest.raises(InputError, match="no models"):
-        predict_together([], EXAMPLES, batch_size=4)
+        predict_examples([], EXAMPLES, batch_size=4)
