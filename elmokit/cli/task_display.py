@@ -6,11 +6,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from elmokit.cli.messages import on_terminal, say
+from elmokit.cli.messages import say
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
+    from elmokit.cli.progress import Progress
     from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, TaskPlan, TaskStep
     from elmokit.tasks.recipe import TaskRecipe
 
@@ -97,12 +96,9 @@ class RunInWords:
 class TaskRunDisplay:
     """Shows a task run on a terminal or in a log."""
 
-    def __init__(self, recipe: "TaskRecipe", bar: "Progress | None") -> None:
-        """``bar`` is the live line; None if messages do not go to a terminal."""
+    def __init__(self, recipe: "TaskRecipe", progress: "Progress") -> None:
         self.words = RunInWords(recipe)
-        self._recipe = recipe
-        self._bar = bar
-        self._task = None if bar is None else bar.add_task(self.words.text, total=None)
+        self._recipe, self._progress = recipe, progress
         self._next_reading_line = time.monotonic() + READING_LINE_EVERY
 
     def report(self, entry: "Entry") -> None:
@@ -112,9 +108,8 @@ class TaskRunDisplay:
         self.words.update(entry)
         if isinstance(entry, TaskPlan):
             self._show_plan(entry)
-        if self._bar is not None and self._task is not None:
-            share = self.words.share
-            self._bar.update(self._task, description=self.words.text, completed=share or 0, total=share and 1.0)
+        if self._progress.is_live:
+            self._progress.describe(self.words.text, share=self.words.share)
         elif isinstance(entry, DevScores):
             say(self.words.describe_scores(entry))
         elif isinstance(entry, LayersRead):
@@ -157,15 +152,10 @@ class TaskRunDisplay:
 @contextmanager
 def task_run_shown(recipe: "TaskRecipe") -> Iterator[TaskRunDisplay]:
     """Yield a display of a task run, live if messages go to a terminal."""
-    if not on_terminal():
-        yield TaskRunDisplay(recipe, None)
-        return
-    from rich import progress as bars
-    from rich.console import Console
+    from elmokit.cli.progress import show_progress
 
-    columns = (bars.SpinnerColumn(), bars.BarColumn(bar_width=20), bars.TextColumn("{task.description}"))
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield TaskRunDisplay(recipe, bar)
+    with show_progress("reading the data") as progress:
+        yield TaskRunDisplay(recipe, progress)
 
 
 def print_scores(scores: Mapping[str, Mapping[str, float]]) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any
 
 import typer
 
-from elmokit.cli.messages import on_terminal
 from elmokit.errors import InputError
 from elmokit.tasks.names import get_task
 from elmokit.tasks.saved import SharedParts, load_task
@@ -99,18 +97,13 @@ def answer(
 
 
 @contextmanager
-def count_shown(*, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yield a function that shows the number of examples done, if messages go to a terminal."""
-    if not on_terminal():
-        yield lambda _: None
-        return
-    from rich.console import Console
+def count_shown(*, total: int | None, has_output: bool = False) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows the number of examples done; see `show_progress`."""
+    from elmokit.cli.progress import show_progress
 
-    start, of_all = time.monotonic(), "" if total is None else f" of {total:,}"
-    with Console(stderr=True).status("predicting") as status:
-        yield lambda done: status.update(
-            f"{done:,}{of_all} examples, {done / (time.monotonic() - start):,.0f} examples/s"
-        )
+    with show_progress("predicting", has_output=has_output) as progress:
+        progress.begin("predicting", unit="examples", total=total)
+        yield progress.update
 
 
 def _units(lines: Iterable[Line], *, by_paragraph: bool) -> Iterator[list[tuple[int, Line]]]:

@@ -3,7 +3,6 @@
 import json
 import sys
 import threading
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -180,8 +179,7 @@ def predict(
     is_typed = STDIN in paths and sys.stdin.isatty()
     if is_typed:
         say(f"type {expected}; Ctrl-D ends")
-    # Typed sentences are answered one by one; a count would disturb visible answers.
-    with nullcontext(_ignore) if sys.stdout.isatty() else count_shown(total=None) as count:
+    with count_shown(total=None, has_output=True) as count:
         num_shown = 0
         examples = read_examples(task, lines, rules, on_error=(lambda error: say(str(error))) if is_typed else None)
         for example, prediction in answer(models, examples, at_once=1 if is_typed else AT_ONCE, count=count):
@@ -189,7 +187,3 @@ def predict(
             num_shown += 1
     if not (num_shown or is_typed):
         raise InputError(f"no text in {', '.join(map(shown_path, paths))}; expected {expected}")
-
-
-def _ignore(_: int) -> None:
-    pass
