@@ -166,7 +166,7 @@ class Stop(threading.Event):
 
 
 @pytest.mark.long
-def test_an_interrupted_table_goes_on_and_ends_as_one_that_was_not(home, tmp_path):
+def test_an_interrupted_table_is_resumed_and_ends_as_one_that_was_not(home, tmp_path):
     runs = plan(home, tmp_path)
     # In the middle of the fifth run, after it has looked at the development data once.
     stop = Stop(lambda run, entry: run is runs[4] and isinstance(entry, DevScores))
@@ -257,7 +257,7 @@ def test_test_data_is_read_once_a_run_and_sizes_are_kept(home, tmp_path):
     assert all(getattr(facts, name) == now[name] for name in ("machine", "versions", "kernels", "commit", "date"))
 
 
-def test_a_run_that_fails_is_told_and_the_others_go_on(home, tmp_path):
+def test_a_run_that_fails_is_reported_and_the_others_continue(home, tmp_path):
     write_data(tmp_path / "data")
     (tmp_path / "data" / "ner" / "wnut17.dev.conll.xz").unlink()
     (tmp_path / "data" / "ner" / "wnut17.dev.conll").write_text("Ada PERSON\n")
@@ -272,7 +272,7 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(home, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["biLM", "static vectors", "data of snli"])
-def test_other_inputs_are_refused_though_their_names_are_the_same(home, tmp_path, what):
+def test_other_inputs_are_rejected_though_their_names_are_the_same(home, tmp_path, what):
     write_data(tmp_path / "data")
     (tmp_path / "recipes").symlink_to(home / "recipes")
     save_toy_bilm(tmp_path / "bilm")
@@ -363,7 +363,7 @@ def test_a_row_is_of_test_scores():
     assert row_cells(dataset, results, num_seeds=2) == ["60.00 ± 14.14", "-", "75.00 (n=1)", "50.0% (n=1)"]
 
 
-def test_a_row_that_elmo_does_not_help_is_told():
+def test_a_row_that_elmo_does_not_help_is_reported():
     datasets = choose_datasets(["snli", "sst"])
     scores = {("snli", "baseline"): 0.5, ("snli", "elmo"): 0.75, ("sst", "baseline"): 0.5, ("sst", "elmo"): 0.5}
     results = {
@@ -461,7 +461,7 @@ def test_only_print_shows_what_there_is_and_how_much_of_it(home, capfd):
     assert all("(n=2)" in cell for cell in wnut[3:7])
 
 
-def test_only_print_refuses_to_compare_runs_of_different_recipes(home, tmp_path, capfd):
+def test_only_print_rejects_to_compare_runs_of_different_recipes(home, tmp_path, capfd):
     runs = plan(home, tmp_path, rows=["snli"], num_seeds=1)
     training = runs[1].recipe.training.model_copy(update={"epochs": 1})
     runs[1] = replace(runs[1], recipe=runs[1].recipe.model_copy(update={"training": training}))
@@ -470,7 +470,7 @@ def test_only_print_refuses_to_compare_runs_of_different_recipes(home, tmp_path,
     assert "untrained/seed-0: is a run of another recipe than " in capfd.readouterr().err
 
 
-def test_only_print_refuses_runs_that_read_elmo_otherwise(home, tmp_path, capfd):
+def test_only_print_rejects_runs_that_read_elmo_otherwise(home, tmp_path, capfd):
     run_dir = copy_of_one_row(home, tmp_path)
     path = run_dir / "snli" / "elmo" / "seed-0" / "result.json"
     result = json.loads(path.read_bytes())

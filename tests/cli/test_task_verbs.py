@@ -96,7 +96,7 @@ def test_every_task_is_trained_evaluated_and_asked(home, task, capfd):
     assert not any({"id", "document"} & one.keys() for one in said)  # each would be the first
 
 
-def test_a_run_is_told_in_plain_lines_and_a_finished_one_left_as_it_is(home, capfd):
+def test_a_run_is_reported_in_plain_lines_and_a_finished_one_left_as_it_is(home, capfd):
     assert cli.run(train(home, "ner")) == 0
     lines = capfd.readouterr().err.splitlines()
     assert lines[0] == "elmokit: the biLM reads: 40 of 40 tokens"  # four sentences of dev are also in train
@@ -191,7 +191,7 @@ def test_a_run_in_a_line_tells_epoch_loss_speed_time_and_the_best_score():
     assert words.finished is not None
 
 
-def test_a_run_that_goes_on_knows_its_best_score():
+def test_a_run_that_is_resumed_knows_its_best_score():
     words = RunInWords(TaskRecipe(task="ner"))
     words.update(TaskPlan(100, 500, 50.0, num_examples=80, num_dev=9, num_parameters=7, metric="f1", best=0.75))
     worse = DevScores(150, 6.0, {"f1": 0.25}, is_best=False)
@@ -229,7 +229,7 @@ def test_predict_reads_standard_input_and_leaves_blank_lines_out(home, capfd, mo
     assert capfd.readouterr().out == "[PER Ada] saw [LOC Oslo] .\n[PER Bo] met [LOC Rome] .\n"
 
 
-def test_a_typed_line_that_cannot_be_read_is_told_and_the_next_one_answered(home, capfd, monkeypatch):
+def test_a_typed_line_that_cannot_be_read_is_reported_and_the_next_one_answered(home, capfd, monkeypatch):
     assert cli.run([*train(home, "snli"), "--run-dir", "snli"]) == 0
     capfd.readouterr()
     typed = io.TextIOWrapper(io.BytesIO(b"Ada saw Oslo.\nAda saw Oslo.\tAda was there.\n"))
@@ -282,7 +282,7 @@ def test_an_ensemble_decides_by_all_its_models(home, capfd):
 
 
 @pytest.mark.parametrize("other", ["coref", "snli", "squad", "srl", "sst"])
-def test_data_of_another_task_is_refused_with_the_task_that_was_expected(home, capfd, other):
+def test_data_of_another_task_is_rejected_with_the_task_that_was_expected(home, capfd, other):
     file = home / "data" / FILES[other][2]
     assert cli.run(["task", "evaluate", "ner", model(home), str(file)]) == 1
     out, err = capfd.readouterr()

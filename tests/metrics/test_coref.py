@@ -239,7 +239,7 @@ def test_with_nothing_on_a_side_every_score_is_zero(gold: list, predicted: list,
         ([["ab"]], [["ab", ""]], "document 0, predicted: cluster 1 is empty"),
     ],
 )
-def test_impossible_clusters_are_refused_with_their_place(gold: list, predicted: list, message: str) -> None:
+def test_impossible_clusters_are_rejected_with_their_place(gold: list, predicted: list, message: str) -> None:
     with pytest.raises(InputError, match=message):
         score_coref(gold, predicted, keep_singletons=True)
 

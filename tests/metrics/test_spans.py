@@ -54,7 +54,7 @@ def test_spans_are_those_of_the_definition(sentence: list[str]) -> None:
         ("I-X I-X", [("X", (0, 2))]),  # an I- at the start begins a span
         ("O I-X", [("X", (1, 2))]),  # so does one after O
         ("B-X I-Y I-Y", [("X", (0, 1)), ("Y", (1, 3))]),  # and one after another type
-        ("I-X B-X", [("X", (0, 1)), ("X", (1, 2))]),  # IOB1: B- only between neighbours of one type
+        ("I-X B-X", [("X", (0, 1)), ("X", (1, 2))]),  # IOB1: B- only between neighbors of one type
         ("B-C-A1 I-C-A1", [("C-A1", (0, 2))]),  # the first hyphen alone ends the prefix
     ],
 )
@@ -123,6 +123,6 @@ def test_without_any_span_every_score_is_zero(sentences: list) -> None:
         (["O"], [["O"]], "sentence 0, gold: the string 'O' is given, but must be a list of tags"),
     ],
 )
-def test_impossible_tags_are_refused_with_their_place(gold: list, predicted: list, message: str) -> None:
+def test_impossible_tags_are_rejected_with_their_place(gold: list, predicted: list, message: str) -> None:
     with pytest.raises(InputError, match=message):
         score_spans(gold, predicted)

@@ -95,6 +95,6 @@ def test_two_empty_answers_match_but_share_no_word() -> None:
         (["Paris"], ["Paris"], "question 0: the gold answers are the string 'Paris', but must be a list"),
     ],
 )
-def test_questions_that_cannot_be_scored_are_refused(gold: list, predicted: list, message: str) -> None:
+def test_questions_that_cannot_be_scored_are_rejected(gold: list, predicted: list, message: str) -> None:
     with pytest.raises(InputError, match=message):
         score_answers(gold, predicted)

@@ -125,7 +125,7 @@ def test_predicates_are_scored_apart(score) -> None:
 
 
 @pytest.mark.parametrize("score", [score_roles, score_role_spans])
-def test_sequences_that_do_not_match_are_refused(score) -> None:
+def test_sequences_that_do_not_match_are_rejected(score) -> None:
     with pytest.raises(
         InputError, match="1 gold tag sequences but 2 predicted ones; give one of each for every predic"
     ):

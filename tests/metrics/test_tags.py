@@ -97,7 +97,7 @@ def all_span_sets(num_tokens: int, start: int = 0) -> list[list[Span]]:
         (["-X"], "tag '-X'"),
     ],
 )
-def test_what_is_not_bio_is_refused_with_its_place(tags: list[str], message: str) -> None:
+def test_what_is_not_bio_is_rejected_with_its_place(tags: list[str], message: str) -> None:
     for convert in (bio_to_spans, bio_to_bioul):
         with pytest.raises(InputError) as caught:
             convert(tags)
@@ -113,7 +113,7 @@ def test_what_is_not_bio_is_refused_with_its_place(tags: list[str], message: str
         (["E-X"], "tag 'E-X'"),
     ],
 )
-def test_what_is_not_bioul_is_refused_with_its_place(tags: list[str], message: str) -> None:
+def test_what_is_not_bioul_is_rejected_with_its_place(tags: list[str], message: str) -> None:
     with pytest.raises(InputError) as caught:
         bioul_to_bio(tags)
     assert message in str(caught.value)

@@ -204,7 +204,7 @@ def test_weights_begin_as_the_original_program_begins() -> None:
         assert 0.95 * (3 / 500) ** 0.5 < weight.abs().max().item() <= (3 / 500) ** 0.5
 
 
-def test_a_mask_that_does_not_fit_is_refused() -> None:
+def test_a_mask_that_does_not_fit_is_rejected() -> None:
     left, right = draw()
     with pytest.raises(InputError, match=r"\(3, 5, 4\) with a mask of torch.bool and shape \(3, 4\)"):
         soft_align(left, RIGHT_MASK, right, RIGHT_MASK)

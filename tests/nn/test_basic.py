@@ -58,7 +58,7 @@ def test_values_drawn_together_are_dropped_independently() -> None:
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, math.nan])
 @pytest.mark.parametrize("kind", [Dropout, VariationalDropout])
-def test_a_dropout_that_is_no_share_is_refused(kind: type[Dropout | VariationalDropout], p: float) -> None:
+def test_a_dropout_that_is_no_share_is_rejected(kind: type[Dropout | VariationalDropout], p: float) -> None:
     with pytest.raises(ConfigError, match="dropout"):
         kind(p)
 
@@ -126,7 +126,7 @@ def test_every_sequence_is_read_as_if_alone_in_its_place() -> None:
     torch.testing.assert_close(layer(inputs[order], MASK[order]), found[order])
 
 
-def test_bilstm_refuses_empty_sequences_gaps_and_other_shapes() -> None:
+def test_bilstm_rejects_empty_sequences_gaps_and_other_shapes() -> None:
     layer, inputs = BiLSTM(3, 2), torch.zeros(2, 2, 3)
     for mask, message in (
         ([[True, True], [False, False]], r"empty sequences at rows \[1\]"),

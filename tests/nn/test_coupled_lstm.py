@@ -171,7 +171,7 @@ def test_weights_begin_as_the_original_program_begins() -> None:
         assert 0.95 * limit < float(values.abs().max()) <= limit
 
 
-def test_impossible_batches_and_settings_are_refused() -> None:
+def test_impossible_batches_and_settings_are_rejected() -> None:
     bilstm = CoupledBiLSTM(3, 4, dropout=0.1)
     inputs = torch.zeros(2, 2, 3)
     with pytest.raises(InputError, match="empty sequences at rows"):

@@ -166,7 +166,7 @@ def test_best_paths_equal_the_maximum_over_every_path(seed: int) -> None:
             assert viterbi_decode(*given) == list(path)
 
 
-def test_a_sentence_without_a_possible_path_is_refused_by_its_row() -> None:
+def test_a_sentence_without_a_possible_path_is_rejected_by_its_row() -> None:
     scores, free, walls = torch.zeros(3, 2), torch.zeros(2), torch.full((2, 2), -INF)
     assert viterbi_decode(scores[:1], walls, free, free) == [0]
     with pytest.raises(InputError, match=r"sentence 0 .* -inf"):
@@ -197,7 +197,7 @@ def test_a_batch_decodes_as_its_sentences_alone() -> None:
     assert decode_batch(scores, mask, transitions, start, end) == alone
 
 
-def test_what_is_not_a_right_padded_batch_is_refused() -> None:
+def test_what_is_not_a_right_padded_batch_is_rejected() -> None:
     crf, emissions, tags = LinearChainCRF(2), torch.zeros(2, 3, 2), torch.zeros(2, 3, dtype=torch.long)
     gap = torch.tensor([[True, True, True], [True, False, True]])
     empty = torch.tensor([[True, True, True], [False, False, False]])

@@ -87,6 +87,6 @@ def test_weights_begin_small_and_biases_at_zero():
     assert not layer.recurrent_bias.any()
 
 
-def test_a_mask_of_another_shape_is_refused():
+def test_a_mask_of_another_shape_is_rejected():
     with pytest.raises(InputError, match=r"sequences of shape \(2, 3, 4\) with a mask of \(2, 4\)"):
         BiGRU(4, 6)(torch.zeros(2, 3, 4), mask_of(4, 2))

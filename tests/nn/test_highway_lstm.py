@@ -166,7 +166,7 @@ def test_weights_begin_orthogonal_block_by_block_and_biases_zero() -> None:
         assert not layer.bias.any()
 
 
-def test_impossible_batches_and_settings_are_refused() -> None:
+def test_impossible_batches_and_settings_are_rejected() -> None:
     stack = HighwayLSTM(3, 4, num_layers=1, dropout=0.1)
     inputs = torch.zeros(2, 2, 3)
     with pytest.raises(InputError, match="empty sequences at rows"):

@@ -27,7 +27,7 @@ def test_packing_equals_a_plain_loop_and_goes_back(lengths: list[int], extra: in
     assert sequence_lengths(mask).tolist() == lengths
 
 
-def test_a_batch_of_another_shape_than_the_mask_is_refused() -> None:
+def test_a_batch_of_another_shape_than_the_mask_is_rejected() -> None:
     packing = plan_padded(torch.ones(2, 3, dtype=torch.bool))
     with pytest.raises(InputError, match=r"\(2, 4, 1\) with a mask of \(2, 3\)"):
         packing.pack(torch.zeros(2, 4, 1))

@@ -56,7 +56,7 @@ def test_the_share_that_is_dropped_is_the_one_asked_for(rate: float) -> None:
     kept = hidden > 0
     assert abs(kept.float().mean().item() - (1 - rate)) < 0.005
     torch.testing.assert_close(hidden[kept], torch.full_like(hidden[kept], 1 / (1 - rate)))
-    # No row, column or neighbour is dropped more often than the others.
+    # No row, column or neighbor is dropped more often than the others.
     assert kept.float().mean(dim=0).sub(1 - rate).abs().max() < 0.1
     assert kept.float().mean(dim=1).sub(1 - rate).abs().max() < 0.12
     both = (kept[:, 1:] & kept[:, :-1]).float().mean().item()
@@ -94,6 +94,6 @@ def test_nothing_is_dropped_but_in_training_and_masks_follow_the_seed() -> None:
     assert torch.equal(scores(3), scores(4))
 
 
-def test_an_impossible_dropout_is_refused() -> None:
+def test_an_impossible_dropout_is_rejected() -> None:
     with pytest.raises(ConfigError, match="dropout of 1"):
         SplitFFNN((2,), (3,), dropout=1.0)

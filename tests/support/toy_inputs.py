@@ -1,4 +1,4 @@
-"""Small invented inputs for task models: static vectors, and layers in which a token's neighbours show."""
+"""Small invented inputs for task models: static vectors, and layers in which a token's neighbors show."""
 
 import zlib
 from collections import defaultdict
@@ -20,8 +20,8 @@ from elmokit.tasks.task import AnyTask, Batch
 WORD_DIM, LAYER_DIM, NUM_LAYERS = 6, 4, 3
 
 
-class NeighbourLayers:
-    """Layer 0 follows from the token alone, the others from its neighbours too."""
+class NeighborLayers:
+    """Layer 0 follows from the token alone, the others from its neighbors too."""
 
     num_layers, width = NUM_LAYERS, LAYER_DIM
 
@@ -39,7 +39,7 @@ class NeighbourLayers:
 class LetterLayers:
     """The letters of each word, and in layer 1 also of the word so many places away."""
 
-    neighbour: int
+    neighbor: int
     num_layers, width = 2, 26
 
     def join(self, sequences: Sequence[Sequence[str]]) -> Tensor:
@@ -48,7 +48,7 @@ class LetterLayers:
             for place, token in enumerate(tokens):
                 letters = torch.bincount(torch.tensor([ord(char) % 26 for char in token]), minlength=26).float()
                 layers_LTD[0, place] = letters
-                layers_LTD[1, min(max(place - self.neighbour, 0), len(tokens) - 1)] += letters
+                layers_LTD[1, min(max(place - self.neighbor, 0), len(tokens) - 1)] += letters
         return torch.cat(parts, dim=1)
 
 
@@ -70,7 +70,7 @@ def make_columns(task: AnyTask, examples: Sequence[Any], *, place: str = "none")
         recipe,
         learn_inputs(sequences, recipe),
         vectors=vectors,
-        layers=None if place == "none" else NeighbourLayers(),
+        layers=None if place == "none" else NeighborLayers(),
     )
 
 

@@ -1,6 +1,6 @@
 """A task of our own, which no part of the trainer has heard of: mark the words that rhyme with the one before.
 
-Rhyming is here to end with the same letter. A word's own spelling is not enough, so a model has to read its neighbour.
+Rhyming is here to end with the same letter. A word's own spelling is not enough, so a model has to read its neighbor.
 """
 
 import threading

@@ -18,7 +18,7 @@ from elmokit.tasks.classification import (
     unknown_classes,
 )
 
-COLOURS = ClassLabels(classes=("red", "green", "blue"))
+COLORS = ClassLabels(classes=("red", "green", "blue"))
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def test_classes_are_those_that_occur_in_their_natural_order():
 
 
 def test_labels_become_the_numbers_of_their_classes():
-    assert number_classes(examples("blue", "red", "green"), COLOURS).classes_B.tolist() == [2, 0, 1]
+    assert number_classes(examples("blue", "red", "green"), COLORS).classes_B.tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -49,24 +49,24 @@ def test_labels_become_the_numbers_of_their_classes():
         (None, "an example has no label; expected one of red, green, blue; leave the example out"),
     ],
 )
-def test_a_label_that_cannot_be_learned_is_refused(label, message):
+def test_a_label_that_cannot_be_learned_is_rejected(label, message):
     with pytest.raises(InputError, match=f"^{message}$"):
-        number_classes([RED, Example(label)], COLOURS)
+        number_classes([RED, Example(label)], COLORS)
 
 
 def test_unknown_classes_are_named_and_missing_labels_are_none():
-    assert unknown_classes(examples("red", None, "mauve", "teal", "mauve"), COLOURS) == {"mauve", "teal"}
+    assert unknown_classes(examples("red", None, "mauve", "teal", "mauve"), COLORS) == {"mauve", "teal"}
 
 
-def test_the_likeliest_class_is_chosen_and_the_first_of_equals():
+def test_the_most_probable_class_is_chosen_and_the_first_of_equals():
     (output,) = distributions(torch.tensor([[0.0, 2.0, 1.0]]))
-    choice = choose(output, COLOURS)
+    choice = choose(output, COLORS)
     assert choice.label == "green"
     assert list(choice.probabilities) == ["red", "green", "blue"]
     assert sum(choice.probabilities.values()) == pytest.approx(1.0)
     assert choice.probabilities["green"] / choice.probabilities["blue"] == pytest.approx(np.e)
     assert str(choice) == "green (67%)"
-    assert choose(np.array([0.2, 0.4, 0.4]), COLOURS).label == "green"
+    assert choose(np.array([0.2, 0.4, 0.4]), COLORS).label == "green"
 
 
 def test_accuracy_is_the_share_that_is_right():

@@ -99,13 +99,13 @@ def test_a_vocabulary_comes_back_from_json():
     assert parse_config(InputVocab, vocab.model_dump(mode="json"), source="test") == vocab
 
 
-def test_a_vocabulary_with_a_word_twice_is_refused():
+def test_a_vocabulary_with_a_word_twice_is_rejected():
     with pytest.raises(ConfigError, match="1 of the chars are listed twice"):
         parse_config(InputVocab, {"chars": ["a", "b", "a"]}, source="test")
 
 
 @pytest.mark.parametrize("trained", [True, "missing"])
-def test_training_vectors_that_are_not_there_is_refused(trained):
+def test_training_vectors_that_are_not_there_is_rejected(trained):
     with pytest.raises(ConfigError, match=r"words\.file names no vectors"):
         learn_inputs(TRAINING, recipe(words=WordSettings(trained=trained)))
 
@@ -224,12 +224,12 @@ def test_other_layers_beside_the_same_words():
         ([["a", 5]], "a token is 5, of type int"),
     ],
 )
-def test_sequences_that_are_none_are_refused(sequences: list, message: str):
+def test_sequences_that_are_none_are_rejected(sequences: list, message: str):
     with pytest.raises(InputError, match=message):
         maker(words_recipe()).make(sequences)
 
 
-def test_parts_that_do_not_fit_the_recipe_are_refused():
+def test_parts_that_do_not_fit_the_recipe_are_rejected():
     elmo = ElmoSettings(model="toy", place="none")
     with pytest.raises(ConfigError, match=r"words\.file is 'v\.txt', but no static vectors are given"):
         ColumnMaker(words_recipe(), InputVocab(), vectors=None, layers=None)
@@ -242,7 +242,7 @@ def test_parts_that_do_not_fit_the_recipe_are_refused():
     ColumnMaker(recipe(elmo=elmo, chars=CharSettings()), InputVocab(), vectors=None, layers=None)
 
 
-def test_a_model_that_would_read_nothing_is_refused():
+def test_a_model_that_would_read_nothing_is_rejected():
     with pytest.raises(ConfigError, match="no inputs"):
         maker(recipe())
     with pytest.raises(ConfigError, match="no inputs"):

@@ -57,7 +57,7 @@ def recipe(*, elmo: str | None = None, **training: Any) -> TaskRecipe:
 
 def columns(chosen: TaskRecipe, examples: Sequence[Document]) -> ColumnMaker:
     vocab = learn_inputs((tokens for one in examples for tokens in TASK.sequences(one)[0]), chosen)
-    return ColumnMaker(chosen, vocab, vectors=None, layers=LetterLayers(neighbour=-1) if chosen.elmo.model else None)
+    return ColumnMaker(chosen, vocab, vectors=None, layers=LetterLayers(neighbor=-1) if chosen.elmo.model else None)
 
 
 def build(chosen: TaskRecipe, examples: Sequence[Document]) -> tuple[nn.Module, CorefLabels, ColumnMaker]:
@@ -104,7 +104,7 @@ def assert_same(left: CorefOutput, right: CorefOutput) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("place", [None, pytest.param("both", marks=pytest.mark.slow)])
-def test_a_few_invented_stories_are_learned_by_heart(place: str | None) -> None:
+def test_a_few_invented_stories_are_memorized(place: str | None) -> None:
     examples = stories(6)
     model, labels, made = build(recipe(elmo=place), examples)
     batches = [batch_of([one], labels, made) for one in examples]
@@ -118,7 +118,7 @@ def test_a_few_invented_stories_are_learned_by_heart(place: str | None) -> None:
 
 
 @pytest.mark.slow
-def test_the_trainer_learns_what_holds_for_stories_that_it_has_not_seen(tmp_path: Path) -> None:
+def test_the_loop_learns_what_holds_for_stories_that_it_has_not_seen(tmp_path: Path) -> None:
     data = TaskData(*(stories(size, seed=size, of_names=True) for size in (30, 8)), lambda: stories(9, of_names=True))
     chosen = recipe(epochs=6, learning_rate=0.01, clip_norm=5.0, schedule="exponential")
     finished = run_task(TASK, chosen, data, tmp_path / "run", report=lambda _: None, stop=threading.Event())
@@ -203,11 +203,11 @@ def test_a_document_of_one_token_can_be_learned_from_and_predicted() -> None:
     assert predict(TASK, model, made, labels, examples[1:], batch_size=1) == [()]
 
 
-# Beliefs
+# Outputs
 
 
 @pytest.mark.parametrize("place", [None, "both"])
-def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | None) -> None:
+def test_neither_padding_nor_the_order_of_a_batch_changes_a_output(place: str | None) -> None:
     examples = [*stories(4), story("[1 ann ] saw a very long line of old red houses in front of [1 her ] that day")]
     model, labels, made = build(recipe(elmo=place), examples)
     alone = [compute_outputs(TASK, model, made, labels, [one], batch_size=1)[0] for one in examples]
@@ -220,19 +220,19 @@ def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | 
             assert_same(one, other)
 
 
-def test_a_belief_tells_spans_of_sentences_and_probabilities() -> None:
+def test_a_output_tells_spans_of_sentences_and_probabilities() -> None:
     examples = stories(3)
     model, labels, made = build(recipe(), examples)
-    for one, belief in zip(examples, compute_outputs(TASK, model, made, labels, examples, batch_size=1), strict=True):
+    for one, output in zip(examples, compute_outputs(TASK, model, made, labels, examples, batch_size=1), strict=True):
         lengths = np.array([len(sentence.tokens) for sentence in one.sentences])
-        sentence_M, start_M, end_M = belief.mentions_M3.T
+        sentence_M, start_M, end_M = output.mentions_M3.T
         assert (start_M >= 0).all()
         assert (start_M < end_M).all()
         assert (end_M <= lengths[sentence_M]).all()
-        assert sorted(map(tuple, belief.mentions_M3.tolist())) == list(map(tuple, belief.mentions_M3.tolist()))
-        assert (belief.pairs_N2[:, 1] < belief.pairs_N2[:, 0]).all()
-        assert (belief.pairs_N2[:, 0] - belief.pairs_N2[:, 1] <= SIZES["max_antecedents"]).all()
-        total_M = np.bincount(belief.pairs_N2[:, 0], belief.probabilities_N)
+        assert sorted(map(tuple, output.mentions_M3.tolist())) == list(map(tuple, output.mentions_M3.tolist()))
+        assert (output.pairs_N2[:, 1] < output.pairs_N2[:, 0]).all()
+        assert (output.pairs_N2[:, 0] - output.pairs_N2[:, 1] <= SIZES["max_antecedents"]).all()
+        total_M = np.bincount(output.pairs_N2[:, 0], output.probabilities_N)
         assert ((total_M >= 0) & (total_M < 1)).all()
 
 
@@ -244,8 +244,8 @@ def test_speakers_and_genres_are_read_where_the_data_has_them() -> None:
     model, labels, made = build(recipe(), examples)
     assert labels == CorefLabels(genres=("bc", "wb"), has_speakers=True)
     asked = [*examples, told("x", "x", name="bc/c"), told("x", "y", name="mz/d"), story("i saw you", "i did")]
-    beliefs = compute_outputs(TASK, model, made, labels, asked, batch_size=1)
-    some = [belief.probabilities_N[:20] for belief in beliefs]
+    outputs = compute_outputs(TASK, model, made, labels, asked, batch_size=1)
+    some = [output.probabilities_N[:20] for output in outputs]
     for one, other in itertools.combinations(some, 2):
         assert not np.allclose(one, other, atol=1e-7)
     off = TASK.build(
@@ -326,14 +326,14 @@ def test_the_default_model_is_that_of_the_paper() -> None:
 # Labels and targets
 
 
-def test_a_file_without_coreference_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_coreference_is_rejected(tmp_path: Path) -> None:
     row = "\t".join(["tale", "0", "0", "Ann", *["_"] * 8, "(0)"])
     (tmp_path / "tale.conll").write_text(f"#begin document (tale); part 0\n{row}\n\n#end document\n")
     with pytest.raises(InputError, match=r"tale\.conll: no coreferent mentions in 1 documents; .* last column"):
         TASK.read(tmp_path / "tale.conll")
 
 
-def test_data_without_coreference_is_refused_to_learn_from() -> None:
+def test_data_without_coreference_is_rejected_to_learn_from() -> None:
     with pytest.raises(InputError, match="no coreferent mentions in 2 documents"):
         TASK.learn_labels([story("ann left"), story("ben stayed")])
 
@@ -352,7 +352,7 @@ def test_one_genre_alone_is_none() -> None:
         (((Mention(0, 0, 1), Mention(0, 1, 2)), (Mention(0, 1, 2), Mention(0, 2, 3))), "is in two clusters"),
     ],
 )
-def test_mentions_that_cannot_be_are_refused_by_name(clusters: Any, message: str) -> None:
+def test_mentions_that_cannot_be_are_rejected_by_name(clusters: Any, message: str) -> None:
     document = replace(story("ann saw her"), clusters=clusters)
     with pytest.raises(InputError, match=message):
         TASK.collate([document], CorefLabels(), labeled=True)

@@ -12,7 +12,7 @@ A, B, C, D = (0, 0, 1), (0, 2, 4), (1, 0, 1), (2, 1, 2)
 Place = tuple[int, int, int]
 
 
-def belief(mentions: list[Place], pairs: dict[tuple[Place, Place], float]) -> CorefOutput:
+def output(mentions: list[Place], pairs: dict[tuple[Place, Place], float]) -> CorefOutput:
     places = [[mentions.index(later), mentions.index(earlier)] for later, earlier in pairs]
     return CorefOutput(
         np.array(mentions, dtype=np.int64).reshape(-1, 3),
@@ -26,26 +26,26 @@ def clusters(of: CorefOutput) -> Clusters:
 
 
 def test_links_are_followed_to_whole_clusters() -> None:
-    found = clusters(belief([A, B, C, D], {(C, A): 0.9, (D, C): 0.8, (D, B): 0.1, (B, A): 0.2}))
+    found = clusters(output([A, B, C, D], {(C, A): 0.9, (D, C): 0.8, (D, B): 0.1, (B, A): 0.2}))
     assert found == ((Mention(*A), Mention(*C), Mention(*D)),)
 
 
 def test_none_wins_where_it_is_as_likely_as_the_best() -> None:
-    assert clusters(belief([A, B], {(B, A): 0.5})) == ()
-    assert clusters(belief([A, B], {(B, A): 0.51})) == ((Mention(*A), Mention(*B)),)
-    assert clusters(belief([A, B, C], {(C, A): 0.3, (C, B): 0.35})) == ()  # 0.35 is left for none
-    assert clusters(belief([A, B, C], {(C, A): 0.3, (C, B): 0.4})) == ((Mention(*B), Mention(*C)),)
+    assert clusters(output([A, B], {(B, A): 0.5})) == ()
+    assert clusters(output([A, B], {(B, A): 0.51})) == ((Mention(*A), Mention(*B)),)
+    assert clusters(output([A, B, C], {(C, A): 0.3, (C, B): 0.35})) == ()  # 0.35 is left for none
+    assert clusters(output([A, B, C], {(C, A): 0.3, (C, B): 0.4})) == ((Mention(*B), Mention(*C)),)
 
 
-def test_a_belief_without_pairs_or_mentions_has_no_clusters() -> None:
-    assert clusters(belief([A, B], {})) == ()
-    assert clusters(belief([], {})) == ()
-    assert clusters(mean_output([belief([], {}), belief([], {})])) == ()
+def test_a_output_without_pairs_or_mentions_has_no_clusters() -> None:
+    assert clusters(output([A, B], {})) == ()
+    assert clusters(output([], {})) == ()
+    assert clusters(mean_output([output([], {}), output([], {})])) == ()
 
 
 def test_a_span_that_a_model_dropped_has_no_antecedent_for_it() -> None:
-    one = belief([A, B, C], {(C, A): 0.9, (B, A): 0.4})
-    two = belief([A, C, D], {(C, A): 0.5, (D, C): 0.8})
+    one = output([A, B, C], {(C, A): 0.9, (B, A): 0.4})
+    two = output([A, C, D], {(C, A): 0.5, (D, C): 0.8})
     both = mean_output([one, two])
     assert both.mentions_M3.tolist() == [list(place) for place in (A, B, C, D)]
     found = dict(zip(map(tuple, both.pairs_N2.tolist()), both.probabilities_N.tolist(), strict=True))
@@ -53,15 +53,15 @@ def test_a_span_that_a_model_dropped_has_no_antecedent_for_it() -> None:
 
 
 def test_several_models_can_decide_what_none_of_them_did() -> None:
-    one = belief([A, B, C], {(C, A): 0.55, (C, B): 0.4})
-    two = belief([A, B, C], {(C, A): 0.0, (C, B): 0.45})
+    one = output([A, B, C], {(C, A): 0.55, (C, B): 0.4})
+    two = output([A, B, C], {(C, A): 0.0, (C, B): 0.45})
     assert clusters(one) == ((Mention(*A), Mention(*C)),)
     assert clusters(two) == ()
     assert clusters(mean_output([one, two])) == ((Mention(*B), Mention(*C)),)
 
 
 @st.composite
-def beliefs(draw: st.DrawFn) -> CorefOutput:
+def outputs(draw: st.DrawFn) -> CorefOutput:
     size = draw(st.integers(1, 6))
     mentions = sorted(draw(st.lists(st.sampled_from([(0, n, n + 1) for n in range(9)]), min_size=size, unique=True)))
     pairs = {}
@@ -70,7 +70,7 @@ def beliefs(draw: st.DrawFn) -> CorefOutput:
         for earlier, share in zip(mentions, shares[1:], strict=False):
             if share:
                 pairs[later, earlier] = share / sum(shares)
-    return belief(mentions, pairs)
+    return output(mentions, pairs)
 
 
 def brute_force(of: CorefOutput) -> set[frozenset[int]]:
@@ -87,7 +87,7 @@ def brute_force(of: CorefOutput) -> set[frozenset[int]]:
     return {frozenset(one) for one in sets if len(one) > 1}
 
 
-@given(beliefs())
+@given(outputs())
 def test_clusters_equal_those_of_brute_force(of: CorefOutput) -> None:
     places = {Mention(*row): place for place, row in enumerate(of.mentions_M3.tolist())}
     options = {}
@@ -98,8 +98,8 @@ def test_clusters_equal_those_of_brute_force(of: CorefOutput) -> None:
     assert {frozenset(places[mention] for mention in cluster) for cluster in clusters(of)} == brute_force(of)
 
 
-@given(beliefs())
-def test_a_model_with_itself_believes_the_same(of: CorefOutput) -> None:
+@given(outputs())
+def test_a_model_with_itself_predicts_the_same(of: CorefOutput) -> None:
     for several in (mean_output([of]), mean_output([of, of, of])):
         assert np.array_equal(several.mentions_M3, of.mentions_M3)
         order = np.lexsort((of.pairs_N2[:, 1], of.pairs_N2[:, 0]))

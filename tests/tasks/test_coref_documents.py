@@ -74,7 +74,7 @@ def test_clusters_that_share_a_mention_become_one() -> None:
     assert tidy_clusters([[b, b], [a]]) == ()
 
 
-def test_a_document_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+def test_a_document_that_is_there_twice_is_rejected(tmp_path: Path) -> None:
     (document,) = stories(1)
     folder = write_files(tmp_path / "folder", [document])
     (folder / "again.auto_conll").write_text(as_conll(document), "utf-8")
@@ -90,14 +90,14 @@ def test_a_document_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         ("some text\n", "expected '#begin document"),
     ],
 )
-def test_files_without_documents_are_refused_in_plain_words(tmp_path: Path, content: str, message: str) -> None:
+def test_files_without_documents_are_rejected_in_plain_words(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "a.conll"
     path.write_text(content, "utf-8")
     with pytest.raises(InputError, match=message):
         read_documents(path)
 
 
-def test_a_folder_without_files_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+def test_a_folder_without_files_and_a_missing_file_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file in the folder"):
         read_documents(tmp_path)
     with pytest.raises(InputError, match="no such file"):
@@ -163,7 +163,7 @@ def test_the_next_file_begins_another_document() -> None:
     assert [(one.line, len(one.example.sentences)) for one in asked] == [(0, 2), (2, 1)]
 
 
-def test_a_genre_is_told_by_the_names_of_ontonotes_only() -> None:
+def test_a_genre_is_reported_by_the_names_of_ontonotes_only() -> None:
     assert genre(story("a", name="bn/cnn/00/cnn_0001")) == "bn"
     assert genre(story("a", name="1023_bleak_house_brat")) is None
     assert genre(story("a", name="nw")) is None

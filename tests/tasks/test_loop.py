@@ -116,7 +116,7 @@ def vectors(tmp_path: Path) -> str:
 
 
 @pytest.mark.long
-def test_a_run_learns_a_task_that_the_trainer_has_not_heard_of(tmp_path: Path) -> None:
+def test_a_run_learns_a_task_that_the_loop_has_not_heard_of(tmp_path: Path) -> None:
     asked = recipe(epochs=10, learning_rate=0.03, seed=6, model={"hidden_dim": 16, "dropout": 0.0})
     entries = run(tmp_path / "run", asked, data=toy_data(160))
     (plan,), (finished,) = of_kind(TaskPlan, entries), of_kind(Finished, entries)
@@ -214,7 +214,7 @@ def test_killed_again_and_again_a_run_ends_with_the_same_bits(tmp_path: Path) ->
     assert_same_bits(tmp_path / "straight", folder)
 
 
-def test_work_between_two_looks_is_saved_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_between_two_evaluations_is_saved_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elmokit.tasks.loop.SAVE_EVERY", 0.0)
     saved: list[int] = []
 
@@ -357,7 +357,7 @@ def test_the_penalty_of_the_mixes_is_part_of_the_loss(tmp_path: Path, bilm: str)
         ({"dev": verses(3, seed=9)}, "different development data"),
     ],
 )
-def test_another_recipe_or_other_data_is_refused_and_the_run_can_go_on(tmp_path, change, message) -> None:
+def test_another_recipe_or_other_data_is_rejected_and_the_run_can_continue(tmp_path, change, message) -> None:
     run(tmp_path / "run", recipe(), when=stopped_at(8))
     data = change.pop("data", toy_data())
     data = replace(data, dev=change.pop("dev", data.dev))
@@ -368,7 +368,7 @@ def test_another_recipe_or_other_data_is_refused_and_the_run_can_go_on(tmp_path,
     run(tmp_path / "run", recipe())
 
 
-def test_another_bilm_or_other_vectors_are_refused(tmp_path: Path, bilm: str, vectors: str) -> None:
+def test_another_bilm_or_other_vectors_are_rejected(tmp_path: Path, bilm: str, vectors: str) -> None:
     asked = recipe(bilm=bilm, words=vectors)
     run(tmp_path / "run", asked, when=stopped_at(8))
     Path(vectors).write_text(Path(vectors).read_text("utf-8").replace("0.5", "0.6"), "utf-8")
@@ -398,7 +398,7 @@ def test_fewer_epochs_end_a_run_sooner(tmp_path: Path) -> None:
     assert_same_bits(tmp_path / "short", tmp_path / "run")
 
 
-def test_fewer_epochs_than_were_learned_are_refused(tmp_path: Path) -> None:
+def test_fewer_epochs_than_were_learned_are_rejected(tmp_path: Path) -> None:
     run(tmp_path / "run", recipe(epochs=3))
     before = {name: (tmp_path / "run" / name).read_bytes() for name in ("result.json", "recipe.json")}
     told = r"run: the run there has taken 24 steps, and 16 are all of training\.epochs = 2; give more epochs"
@@ -408,27 +408,27 @@ def test_fewer_epochs_than_were_learned_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "now"), [(None, 4), (3, 2)])
-def test_less_patience_than_the_run_had_is_refused(tmp_path: Path, before: int | None, now: int) -> None:
+def test_less_patience_than_the_run_had_is_rejected(tmp_path: Path, before: int | None, now: int) -> None:
     run(tmp_path / "run", recipe(patience=before), when=stopped_at(8))
     with pytest.raises(ConfigError, match=rf"\(training\.patience was {before}, now {now}\); name another run folder"):
         run(tmp_path / "run", recipe(patience=now))
     run(tmp_path / "run", recipe(patience=None if before is None else before + 1))
 
 
-def test_a_run_of_another_task_is_told_as_that(tmp_path: Path) -> None:
+def test_a_run_of_another_task_is_reported_as_that(tmp_path: Path) -> None:
     run(tmp_path / "run", recipe(epochs=1))
     asked = recipe(epochs=1).model_copy(update={"task": "tales"})
     with pytest.raises(ConfigError, match="run: is a run of the task rhymes, not of tales; name another run folder"):
         run(tmp_path / "run", asked, task=changed(RHYMES, name="tales"))
 
 
-def test_a_long_value_is_told_in_part(tmp_path: Path, vectors: str) -> None:
+def test_a_long_value_is_reported_in_part(tmp_path: Path, vectors: str) -> None:
     run(tmp_path / "run", recipe(words=vectors, epochs=1))
     with pytest.raises(ConfigError, match=r"\(chars was {'char_dim': 4, .{1,48}…, now None\); name another"):
         run(tmp_path / "run", recipe(words=vectors, chars=False, epochs=1))
 
 
-def test_of_many_differences_some_are_told(tmp_path: Path) -> None:
+def test_of_many_differences_some_are_reported(tmp_path: Path) -> None:
     run(tmp_path / "run", recipe(epochs=1))
     asked = recipe(epochs=1, learning_rate=0.5, seed=6, ema=0.9, clip_norm=1.0, batch_size=4)
     with pytest.raises(ConfigError) as refused:
@@ -449,7 +449,7 @@ def test_a_run_that_is_shortened_before_its_first_look_has_one(tmp_path: Path) -
     assert of_kind(Finished, entries)[0].best_step == reached
 
 
-def test_a_run_that_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_run_that_is_rejected_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere\.txt"):
         run(tmp_path / "run", recipe(words=str(tmp_path / "nowhere.txt")))
     assert not (tmp_path / "run").exists()
@@ -531,7 +531,7 @@ def test_a_run_can_be_stopped_while_the_bilm_reads(tmp_path: Path, bilm: str) ->
     run(tmp_path / "run", asked)
 
 
-def test_labels_that_training_data_lacks_are_told_of_once(tmp_path: Path) -> None:
+def test_labels_that_training_data_lacks_are_reported_of_once(tmp_path: Path) -> None:
     dev = [*verses(12, seed=2), Verse(("ba", "ka"), ("plain", "echo")), Verse(("ba",), ("echo",))]
     with pytest.warns(ElmokitWarning, match=r"development data: 2 of 14 examples.*echo \(2\)") as warned:
         run(tmp_path / "run", recipe(), data=replace(toy_data(), dev=dev))
@@ -566,7 +566,7 @@ def test_words_characters_and_labels_of_development_data_are_not_learned(tmp_pat
         (recipe(), replace(toy_data(), train=[]), InputError, "no training examples"),
     ],
 )
-def test_what_cannot_be_learned_is_refused(tmp_path: Path, asked, data, error, message) -> None:
+def test_what_cannot_be_learned_is_rejected(tmp_path: Path, asked, data, error, message) -> None:
     with pytest.raises(error, match=message):
         run(tmp_path / "run", asked, data=data)
 

@@ -1,4 +1,4 @@
-"""Named entities: beliefs that depend on nothing but their sentence, tags that BIOUL allows, scores by whole spans."""
+"""Named entities: outputs that depend on nothing but their sentence, tags that BIOUL allows, scores by whole spans."""
 
 from collections.abc import Sequence
 from itertools import pairwise, product
@@ -31,7 +31,7 @@ SIZES = {"hidden_dims": (12, 10), "dropout": 0.0}
 
 
 def sentence(marked: str) -> TaggedSentence:
-    """``Ann/PER lives in New/LOC York/LOC``: neighbours of one type are one entity."""
+    """``Ann/PER lives in New/LOC York/LOC``: neighbors of one type are one entity."""
     tokens, types = zip(*[(*part.split("/"), "")[:2] for part in marked.split()], strict=True)
     before = ("", *types)
     tags = [
@@ -55,7 +55,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("place", ["none", "input", "both"])
-def test_a_few_invented_sentences_are_learned_by_heart(place: str):
+def test_a_few_invented_sentences_are_memorized(place: str):
     labels, columns = TASK.learn_labels(TALES), make_columns(TASK, TALES, place=place)
     model = make_model(TASK, columns, labels, **SIZES).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
@@ -69,17 +69,17 @@ def test_a_few_invented_sentences_are_learned_by_heart(place: str):
 
 
 @pytest.mark.parametrize("place", ["none", "both"])
-def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str):
+def test_neither_padding_nor_the_order_of_a_batch_changes_a_output(place: str):
     labels, columns = TASK.learn_labels(TALES), make_columns(TASK, TALES, place=place)
     model = stir(make_model(TASK, columns, labels, **SIZES))
     alone = [compute_outputs(TASK, model, columns, labels, [one], batch_size=1)[0] for one in TALES]
     with torch.no_grad():
         together = model.outputs(batch_of(TASK, TALES, labels, columns))
         turned = model.outputs(batch_of(TASK, TALES[::-1], labels, columns))[::-1]
-    for one, *beliefs in zip(TALES, alone, together, turned, strict=True):
-        for belief in beliefs:
-            assert belief.emissions_TK.shape == (len(one.tokens), len(labels.tags))
-            np.testing.assert_allclose(belief.emissions_TK, beliefs[0].emissions_TK, atol=1e-4)
+    for one, *outputs in zip(TALES, alone, together, turned, strict=True):
+        for output in outputs:
+            assert output.emissions_TK.shape == (len(one.tokens), len(labels.tags))
+            np.testing.assert_allclose(output.emissions_TK, outputs[0].emissions_TK, atol=1e-4)
 
 
 def test_the_loss_is_the_sum_over_sentences_of_the_right_paths_share_by_brute_force():
@@ -88,18 +88,18 @@ def test_the_loss_is_the_sum_over_sentences_of_the_right_paths_share_by_brute_fo
     model = stir(make_model(TASK, columns, labels, **SIZES))
     batch = batch_of(TASK, examples, labels, columns)
     with torch.no_grad():
-        beliefs = model.outputs(batch)
+        outputs = model.outputs(batch)
     losses = []
-    for one, belief in zip(examples, beliefs, strict=True):
+    for one, output in zip(examples, outputs, strict=True):
         right = [labels.tags.index(tag) for tag in bio_to_bioul(one.tags)]
-        scores = {path: _score(belief, path) for path in product(range(5), repeat=len(one.tokens))}
+        scores = {path: _score(output, path) for path in product(range(5), repeat=len(one.tokens))}
         losses.append(np.log(sum(np.exp(score) for score in scores.values())) - scores[tuple(right)])
     assert model.loss(batch).item() == pytest.approx(np.sum(losses), rel=1e-4)
 
 
-def _score(belief: ChainScores, path: Sequence[int]) -> float:
-    emitted = sum(float(belief.emissions_TK[place, tag]) for place, tag in enumerate(path))
-    return emitted + sum(float(belief.transitions_KK[a, b]) for a, b in pairwise(path))
+def _score(output: ChainScores, path: Sequence[int]) -> float:
+    emitted = sum(float(output.emissions_TK[place, tag]) for place, tag in enumerate(path))
+    return emitted + sum(float(output.transitions_KK[a, b]) for a, b in pairwise(path))
 
 
 TAGS = ("O", "B-X", "I-X", "L-X", "U-X")
@@ -108,7 +108,7 @@ TAGS = ("O", "B-X", "I-X", "L-X", "U-X")
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_decoding_finds_the_best_of_all_paths_that_bioul_allows(length: int, seed: int):
     chance = np.random.default_rng(seed)
-    belief = ChainScores(
+    output = ChainScores(
         chance.normal(scale=2, size=(length, len(TAGS))).astype(np.float32),
         chance.normal(size=(len(TAGS), len(TAGS))).astype(np.float32),
     )
@@ -118,8 +118,8 @@ def test_decoding_finds_the_best_of_all_paths_that_bioul_allows(length: int, see
         for path in product(range(len(TAGS)), repeat=length)
         if rules.start_K[path[0]] and rules.end_K[path[-1]] and all(rules.transitions_KK[path[:-1], path[1:]])
     ]
-    best = max(allowed, key=lambda path: _score(belief, path))
-    found = TASK.decode(belief, TaggedSentence(("a",) * length, (), 0), NERLabels(tags=TAGS))
+    best = max(allowed, key=lambda path: _score(output, path))
+    found = TASK.decode(output, TaggedSentence(("a",) * length, (), 0), NERLabels(tags=TAGS))
     assert found == tuple(bioul_to_bio([TAGS[index] for index in best]))
 
 
@@ -172,7 +172,7 @@ def test_every_type_has_all_four_tags():
     assert TASK.learn_labels([sentence("Ann/PER")]).tags == ("O", "B-PER", "I-PER", "L-PER", "U-PER")
 
 
-def test_a_type_that_is_not_learned_is_refused_by_name_in_training_and_named_before_evaluation():
+def test_a_type_that_is_not_learned_is_rejected_by_name_in_training_and_named_before_evaluation():
     labels = TASK.learn_labels([sentence("Ann/PER")])
     other = sentence("Rome/LOC is old")
     assert TASK.unknown_labels([other], labels) == {"LOC"}
@@ -181,7 +181,7 @@ def test_a_type_that_is_not_learned_is_refused_by_name_in_training_and_named_bef
     assert TASK.collate([other], labels, labeled=False).tags_BT is None
 
 
-def test_learning_from_sentences_without_tags_is_refused():
+def test_learning_from_sentences_without_tags_is_rejected():
     labels = TASK.learn_labels(TALES)
     with pytest.raises(InputError, match="'Ann met Ben' has no tags"):
         TASK.collate(TASK.read_text("Ann met Ben"), labels, labeled=True)
@@ -209,12 +209,12 @@ def test_a_line_of_raw_text_is_a_sentence_without_tags():
 
 
 @pytest.mark.parametrize("line", ["", "   "])
-def test_a_line_without_words_is_refused(line: str):
+def test_a_line_without_words_is_rejected(line: str):
     with pytest.raises(InputError, match=r"^no words in .* expected a sentence"):
         TASK.read_text(line)
 
 
-def test_a_file_without_sentences_is_refused(tmp_path: Path):
+def test_a_file_without_sentences_is_rejected(tmp_path: Path):
     (tmp_path / "empty.conll").write_text("\n\n", "utf-8")
     with pytest.raises(InputError, match=r"empty\.conll: no sentences"):
         TASK.read_training(tmp_path / "empty.conll")

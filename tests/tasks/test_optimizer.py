@@ -145,7 +145,7 @@ def test_adadelta_is_the_published_rule(epsilon: float):
 
 
 @pytest.mark.parametrize("name", ["adam", "adadelta", "adagrad", "sgd"])
-def test_an_optimizer_goes_on_from_what_it_remembers(name):
+def test_an_optimizer_is_resumed_from_what_it_remembers(name):
     straight = moved(Toy(), steps=4, optimizer=name)
     model = Toy()
     settings = TrainingSettings(optimizer=name)

@@ -97,7 +97,7 @@ def test_decoding_finds_the_best_of_all_labeled_trees() -> None:
 
 
 @pytest.mark.parametrize("place", ["none", "input", "both"])
-def test_a_few_trees_are_learned_by_heart(place: str) -> None:
+def test_a_few_trees_are_memorized(place: str) -> None:
     columns = make_columns(TASK, TREES, place=place)
     model = make_model(TASK, columns, LABELS, **SIZES).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)

@@ -94,7 +94,7 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path: Path, asked: TaskRecipe
         assert np.array_equal(loaded.columns.vectors.vectors_VD, saved.vectors.vectors_VD)
 
 
-def test_a_loaded_model_believes_what_it_did_in_training(tmp_path: Path, folder: Path) -> None:
+def test_a_loaded_model_predicts_what_it_did_in_training(tmp_path: Path, folder: Path) -> None:
     loaded = load_task(folder, expected_task=RHYMES)
     store = LayerStore.open(tmp_path / "layers", loaded.embedder)
     store.add([one.tokens for one in EXAMPLES])
@@ -102,11 +102,11 @@ def test_a_loaded_model_believes_what_it_did_in_training(tmp_path: Path, folder:
     stored, live = (maker.make([one.tokens for one in EXAMPLES]).layers_LND for maker in (columns, loaded.columns))
     assert (stored == live).float().mean() > 0.99  # both rounded; a value on the edge may be rounded either way
     torch.testing.assert_close(stored, live, atol=1e-3, rtol=1e-3)
-    beliefs = [
+    outputs = [
         compute_outputs(RHYMES, loaded.module, maker, loaded.labels, EXAMPLES, batch_size=4)
         for maker in (columns, loaded.columns)
     ]
-    for in_training, later in zip(*beliefs, strict=True):
+    for in_training, later in zip(*outputs, strict=True):
         np.testing.assert_allclose(in_training, later, atol=1e-3)
 
 
@@ -128,13 +128,13 @@ def save_ensemble(folder: Path, bilm_seeds: Sequence[int]) -> list[Path]:
 
 
 def load_ensemble(folders: Sequence[Path], shared: SharedParts | None) -> list[TaskModel]:
-    """Their decisions are what they believe, so that any difference shows."""
-    task = changed(RHYMES, decode=lambda belief, _example, _labels: belief)
+    """Their decisions are what they predict, so that any difference shows."""
+    task = changed(RHYMES, decode=lambda output, _example, _labels: output)
     return [load_task(folder, expected_task=task, shared=shared) for folder in folders]
 
 
 def assert_believe_the_same(together: Sequence[TaskModel], apart: Sequence[TaskModel]) -> None:
-    """That an ensemble believes, to the bit, the mean of what the others believe each by itself."""
+    """That an ensemble predicts, to the bit, the mean of what the others predict each by itself."""
     alone = [compute_outputs(RHYMES, one.module, one.columns, one.labels, EXAMPLES, batch_size=4) for one in apart]
     expected = [RHYMES.combine(of_models) for of_models in zip(*alone, strict=True)]
     found = predict_examples(together, EXAMPLES, batch_size=4)
@@ -197,7 +197,7 @@ def test_the_command_line_loads_an_ensemble_together(tmp_path: Path) -> None:
     assert other.columns.vectors is first.columns.vectors
 
 
-def test_who_takes_a_task_model_for_a_bilm_is_told_where_that_is(folder: Path) -> None:
+def test_who_takes_a_task_model_for_a_bilm_is_reported_where_that_is(folder: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"format is 'elmokit\.task'; expected .* \(this one's is in the folder bilm\)"
     ):
@@ -260,14 +260,14 @@ def flip(path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: path.write_bytes(b"")])
-def test_a_damaged_file_is_refused_by_name(folder: Path, file: str, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_file_is_rejected_by_name(folder: Path, file: str, damage: Callable[[Path], None]) -> None:
     damage(folder / file)
     with pytest.raises(ElmokitError, match=file.split("/")[0]) as raised:
         load_task(folder, expected_task=RHYMES)
     assert "\n" not in str(raised.value)
 
 
-def test_another_intact_bilm_in_its_place_is_refused(tmp_path: Path, folder: Path) -> None:
+def test_another_intact_bilm_in_its_place_is_rejected(tmp_path: Path, folder: Path) -> None:
     save_folder(make_bilm(seed=9), tmp_path / "other")
     shutil.rmtree(folder / "bilm")
     shutil.move(tmp_path / "other", folder / "bilm")
@@ -292,13 +292,13 @@ def rewrite_config(folder: Path, **changes: object) -> None:
         ({"bilm": None}, ConfigError, "the two must agree"),
     ],
 )
-def test_a_config_that_does_not_fit_is_refused(folder: Path, changes, error, message) -> None:
+def test_a_config_that_does_not_fit_is_rejected(folder: Path, changes, error, message) -> None:
     rewrite_config(folder, **changes)
     with pytest.raises(error, match=message):
         load_task(folder, expected_task=RHYMES)
 
 
-def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_are_rejected(tmp_path: Path) -> None:
     saved = make(recipe())
     saved.weights["emit.bias"][0] = float("inf")
     save_task(saved, tmp_path / "model", scores={})
@@ -306,7 +306,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
         load_task(tmp_path / "model", expected_task=RHYMES)
 
 
-def test_what_is_no_model_of_the_task_is_refused_in_one_line(tmp_path: Path, folder: Path) -> None:
+def test_what_is_no_model_of_the_task_is_rejected_in_one_line(tmp_path: Path, folder: Path) -> None:
     save_folder(make_bilm(), tmp_path / "bilm")
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")

@@ -1,4 +1,4 @@
-"""Each of the six tasks' models, saved and loaded: it believes of every example exactly what it did before."""
+"""Each of the six tasks' models, saved and loaded: it predicts of every example exactly what it did before."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -38,19 +38,19 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def numbers(belief: Any) -> Iterator[np.ndarray[Any, Any]]:
-    """Every array and number in a belief, whatever it is made of."""
-    if dataclasses.is_dataclass(belief):
-        belief = [getattr(belief, field.name) for field in dataclasses.fields(belief)]
-    if isinstance(belief, list | tuple):
-        for part in belief:
+def numbers(output: Any) -> Iterator[np.ndarray[Any, Any]]:
+    """Every array and number in a output, whatever it is made of."""
+    if dataclasses.is_dataclass(output):
+        output = [getattr(output, field.name) for field in dataclasses.fields(output)]
+    if isinstance(output, list | tuple):
+        for part in output:
             yield from numbers(part)
     else:
-        yield np.asarray(belief)
+        yield np.asarray(output)
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_loaded_model_believes_what_it_did_before(home: Path, tmp_path: Path, name: str) -> None:
+def test_a_loaded_model_predicts_what_it_did_before(home: Path, tmp_path: Path, name: str) -> None:
     words = [f'words.file="{home / "data" / "glove.txt"}"', f'elmo.model="{home / "bilm"}"', "elmo.place=both"]
     recipe = read_recipe(TaskRecipe, home / "recipes" / f"{name}.toml", words)
     task = get_task(name)
@@ -72,7 +72,7 @@ def test_a_loaded_model_believes_what_it_did_before(home: Path, tmp_path: Path, 
     for example, one, other in zip(examples, before, after, strict=True):
         for left, right in zip(numbers(one), numbers(other), strict=True):
             np.testing.assert_array_equal(left, right)
-        decided = [task.decode(belief, example, found.labels) for belief in (one, other)]
+        decided = [task.decode(output, example, found.labels) for output in (one, other)]
         assert task.to_json(example, decided[0]) == task.to_json(example, decided[1])
-    kinds = {tuple(part.tobytes() for part in numbers(belief)) for belief in before}
+    kinds = {tuple(part.tobytes() for part in numbers(output)) for output in before}
     assert len(kinds) > len(examples) / 2  # it is no constant that came back

@@ -100,7 +100,7 @@ def test_the_model_computes_the_papers_equations(place):
 
 
 @pytest.mark.parametrize("place", ["none", "both"])
-def test_padding_and_batch_order_never_change_a_belief(place):
+def test_padding_and_batch_order_never_change_a_output(place):
     model = small_model(place)
     together = distributions_of(model, PAIRS, place)
     alone = np.concatenate([distributions_of(model, [example], place) for example in PAIRS])
@@ -111,7 +111,7 @@ def test_padding_and_batch_order_never_change_a_belief(place):
 
 
 @pytest.mark.parametrize("place", ["none", "both"])
-def test_a_few_pairs_are_learned_by_heart(place):
+def test_a_few_pairs_are_memorized(place):
     columns = make_columns(TASK, PAIRS, place=place)
     model = make_model(TASK, columns, RELATIONS, hidden_dim=12, **STILL)
     losses = overfit(model, batch_of(TASK, PAIRS, RELATIONS, columns), steps=60, learning_rate=0.02)
@@ -192,7 +192,7 @@ def test_the_labels_learned_are_the_relations_that_occur():
     assert TASK.unknown_labels(PAIRS, TASK.learn_labels(PAIRS[1:3])) == {"entailment"}
 
 
-def test_a_batch_has_the_numbers_of_its_labels_and_an_unknown_one_is_refused():
+def test_a_batch_has_the_numbers_of_its_labels_and_an_unknown_one_is_rejected():
     assert TASK.collate(PAIRS[:4], RELATIONS, labeled=True).classes_B.tolist() == [0, 1, 2, 2]
     assert TASK.collate([pair("a", "b")], RELATIONS, labeled=False).classes_B is None
     with pytest.raises(InputError, match=r"the label 'entailment' is not in the training data; known: neutral"):
@@ -200,8 +200,8 @@ def test_a_batch_has_the_numbers_of_its_labels_and_an_unknown_one_is_refused():
 
 
 def test_an_ensemble_decides_by_the_mean_of_the_distributions():
-    beliefs = [np.array([0.6, 0.4, 0.0]), np.array([0.1, 0.2, 0.7]), np.array([0.1, 0.6, 0.3])]
-    assert TASK.decode(TASK.combine(beliefs), PAIRS[0], RELATIONS).label == "neutral"
+    outputs = [np.array([0.6, 0.4, 0.0]), np.array([0.1, 0.2, 0.7]), np.array([0.1, 0.6, 0.3])]
+    assert TASK.decode(TASK.combine(outputs), PAIRS[0], RELATIONS).label == "neutral"
 
 
 # What goes in and out

@@ -1,4 +1,4 @@
-"""Questions on paragraphs: beliefs that depend on nothing but them, and answers that are pieces of the paragraph."""
+"""Questions on paragraphs: outputs that depend on nothing but them, and answers that are pieces of the paragraph."""
 
 import json
 import threading
@@ -41,7 +41,7 @@ from elmokit.tasks.task_model import TaskModel
 RECIPES = Path(__file__).resolve().parents[2] / "recipes" / "tasks"
 SIZES = {"hidden_dim": 10, "dropout": 0.1}
 LABELS = SquadLabels()
-NAMES, COLOURS, PETS = "Ann Ben Cat Dan Eve".split(), "red old wet shy".split(), "dog fox hen owl pig".split()
+NAMES, COLORS, PETS = "Ann Ben Cat Dan Eve".split(), "red old wet shy".split(), "dog fox hen owl pig".split()
 TOWNS = "Rome Bonn York Lyon".split()
 
 
@@ -55,10 +55,10 @@ def tales(num_tales: int, *, seed: int = 1) -> list[AskedParagraph]:
     chance = np.random.default_rng(seed)
     made = []
     for number in range(num_tales):
-        one, colour, pet, town = (str(chance.choice(words)) for words in (NAMES, COLOURS, PETS, TOWNS))
-        sentences = [f"{one} has a {colour} {pet}.", f"It rained in {town}.", "That is all."][: 2 + number % 2]
+        one, color, pet, town = (str(chance.choice(words)) for words in (NAMES, COLORS, PETS, TOWNS))
+        sentences = [f"{one} has a {color} {pet}.", f"It rained in {town}.", "That is all."][: 2 + number % 2]
         context = " ".join(chance.permutation(sentences))
-        thing = f"{colour} {pet}"
+        thing = f"{color} {pet}"
         made += [
             asked(context, f"Who has the {pet}?", one, name=f"who-{number}"),
             asked(context, f"What has {one}?", thing, f"a {thing}", name=f"what-{number}"),
@@ -79,7 +79,7 @@ def recipe(*, elmo: str | None = None, **training: Any) -> TaskRecipe:
 
 def columns(chosen: TaskRecipe, examples: Sequence[AskedParagraph]) -> ColumnMaker:
     vocab = learn_inputs([one.context.tokens for one in examples], chosen)
-    return ColumnMaker(chosen, vocab, vectors=None, layers=LetterLayers(neighbour=1) if chosen.elmo.model else None)
+    return ColumnMaker(chosen, vocab, vectors=None, layers=LetterLayers(neighbor=1) if chosen.elmo.model else None)
 
 
 def build(chosen: TaskRecipe, examples: Sequence[AskedParagraph]) -> tuple[nn.Module, ColumnMaker]:
@@ -115,7 +115,7 @@ def learn(model: nn.Module, batch: Batch[Any], *, num_steps: int, rate: float) -
 @pytest.mark.parametrize(
     "place", [None, "both", *(pytest.param(place, marks=pytest.mark.slow) for place in ("input", "output"))]
 )
-def test_a_few_invented_questions_are_learned_by_heart(place: str | None):
+def test_a_few_invented_questions_are_memorized(place: str | None):
     examples = tales(4)
     model, made = build(recipe(elmo=place), examples)
     losses = learn(model, batch_of(examples, made), num_steps=70, rate=0.02)
@@ -125,7 +125,7 @@ def test_a_few_invented_questions_are_learned_by_heart(place: str | None):
 
 
 @pytest.mark.slow
-def test_the_trainer_learns_what_holds_for_paragraphs_that_it_has_not_seen(tmp_path: Path):
+def test_the_loop_learns_what_holds_for_paragraphs_that_it_has_not_seen(tmp_path: Path):
     data = TaskData(tales(60, seed=1), tales(5, seed=2), lambda: tales(10, seed=3))
     chosen = recipe(batch_size=15, epochs=10, learning_rate=0.02, ema=0.9)
     finished = run_task(TASK, chosen, data, tmp_path / "run", report=lambda _: None, stop=threading.Event())
@@ -148,11 +148,11 @@ def test_the_loss_falls_on_real_questions(data_dir: Path):
     assert losses[-1] < 0.8 * losses[0]
 
 
-# Beliefs
+# Outputs
 
 
 @pytest.mark.parametrize("place", [None, "both"])
-def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | None):
+def test_neither_padding_nor_the_order_of_a_batch_changes_a_output(place: str | None):
     examples = tales(3)
     model, made = build(recipe(elmo=place), examples)
     alone = [compute_outputs(TASK, model, made, LABELS, [one], batch_size=1)[0] for one in examples]
@@ -160,17 +160,17 @@ def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | 
     with torch.no_grad():
         together = model.outputs(batch_of(examples, made))
         turned = model.outputs(batch_of(examples[::-1], made))[::-1]
-    for one, *beliefs in zip(examples, alone, together, turned, strict=True):
-        for belief in beliefs:
-            assert belief.shape == (2, len(one.context.tokens))
-            np.testing.assert_allclose(belief, beliefs[0], atol=1e-5)
+    for one, *outputs in zip(examples, alone, together, turned, strict=True):
+        for output in outputs:
+            assert output.shape == (2, len(one.context.tokens))
+            np.testing.assert_allclose(output, outputs[0], atol=1e-5)
 
 
 def test_start_and_end_are_each_a_distribution_over_tokens():
     examples = tales(1)
     model, made = build(recipe(), examples)
-    for belief in compute_outputs(TASK, model, made, LABELS, examples, batch_size=3):
-        np.testing.assert_allclose(np.exp(belief).sum(axis=1), 1.0, atol=1e-5)
+    for output in compute_outputs(TASK, model, made, LABELS, examples, batch_size=3):
+        np.testing.assert_allclose(np.exp(output).sum(axis=1), 1.0, atol=1e-5)
 
 
 def test_the_layers_are_joined_as_the_paper_has_them():
@@ -239,13 +239,13 @@ def test_the_loss_is_that_of_both_bounds_meant_over_questions():
     examples = tales(2)
     model, made = build(recipe(), examples)
     model.eval()
-    beliefs = compute_outputs(TASK, model, made, LABELS, examples, batch_size=6)
+    outputs = compute_outputs(TASK, model, made, LABELS, examples, batch_size=6)
     losses = []
-    for one, belief in zip(examples, beliefs, strict=True):
+    for one, output in zip(examples, outputs, strict=True):
         answer = one.answers[0].text.split()
         words = list(one.context.tokens)
         first = next(place for place in range(len(words)) if words[place : place + len(answer)] == answer)
-        losses.append(-belief[0, first] - belief[1, first + len(answer) - 1])
+        losses.append(-output[0, first] - output[1, first + len(answer) - 1])
     assert model.loss(batch_of(examples, made)).item() == pytest.approx(np.mean(losses), abs=1e-5)
 
 
@@ -283,44 +283,44 @@ def test_the_default_model_is_that_of_the_paper():
 # Decoding
 
 
-def best_by_search(belief: np.ndarray) -> tuple[int, int]:
+def best_by_search(output: np.ndarray) -> tuple[int, int]:
     """Try all pieces."""
-    num_tokens = belief.shape[1]
+    num_tokens = output.shape[1]
     allowed = [(i, j) for i in range(num_tokens) for j in range(i, num_tokens) if j - i < 17]
-    return max(allowed, key=lambda span: belief[0, span[0]] + belief[1, span[1]])
+    return max(allowed, key=lambda span: output[0, span[0]] + output[1, span[1]])
 
 
 @given(st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_decoding_finds_the_best_of_all_allowed_pieces(length: int, seed: int):
-    belief = np.random.default_rng(seed).normal(scale=3, size=(2, length)).astype(np.float32)
-    assert best_span(belief) == best_by_search(belief)
+    output = np.random.default_rng(seed).normal(scale=3, size=(2, length)).astype(np.float32)
+    assert best_span(output) == best_by_search(output)
 
 
 @given(st.integers(1, 25), st.integers(0, 2**32 - 1))
 def test_of_equals_the_first_is_taken(length: int, seed: int):
-    belief = np.random.default_rng(seed).integers(-2, 1, size=(2, length)).astype(np.float32)
-    assert best_span(belief) == best_by_search(belief)
+    output = np.random.default_rng(seed).integers(-2, 1, size=(2, length)).astype(np.float32)
+    assert best_span(output) == best_by_search(output)
 
 
 def test_an_answer_has_17_tokens_at_most_and_never_ends_before_it_begins():
     assert MAX_ANSWER_TOKENS == 17
-    belief = np.full((2, 30), -9.0, dtype=np.float32)
-    belief[0, 2] = belief[1, 18] = 0
-    assert best_span(belief) == (2, 18)
-    belief[1, 18], belief[1, 19], belief[1, 6] = -9, 0, -1
-    assert best_span(belief) == (2, 6)
-    belief = np.full((2, 5), -9.0, dtype=np.float32)
-    belief[0, 4] = belief[1, 0] = 0
-    assert best_span(belief) == (0, 0)
+    output = np.full((2, 30), -9.0, dtype=np.float32)
+    output[0, 2] = output[1, 18] = 0
+    assert best_span(output) == (2, 18)
+    output[1, 18], output[1, 19], output[1, 6] = -9, 0, -1
+    assert best_span(output) == (2, 6)
+    output = np.full((2, 5), -9.0, dtype=np.float32)
+    output[0, 4] = output[1, 0] = 0
+    assert best_span(output) == (0, 0)
 
 
 def test_an_answer_is_the_text_as_it_stands_in_the_paragraph():
     context = "It cost  “five—six” dollars."
     (example,) = TASK.read_text(f"{context}\tHow much?")
     assert example.context.tokens == ("It", "cost", '"', "five", "--", "six", '"', "dollars", ".")
-    belief = np.log(np.full((2, 9), 0.05, dtype=np.float32))
-    belief[0, 2], belief[1, 6] = np.log(0.6), np.log(0.5)
-    found = TASK.decode(belief, example, LABELS)
+    output = np.log(np.full((2, 9), 0.05, dtype=np.float32))
+    output[0, 2], output[1, 6] = np.log(0.6), np.log(0.5)
+    found = TASK.decode(output, example, LABELS)
     assert found == FoundAnswer("“five—six”", 9, 19, pytest.approx(0.3))
     assert context[found.start : found.end] == found.text
 
@@ -351,7 +351,7 @@ def test_an_answer_within_words_is_learned_as_those_words():
     assert TASK.collate([example], LABELS, labeled=True).bounds_B2.tolist() == [[1, 2]]
 
 
-def test_learning_a_question_without_an_answer_is_refused_and_predicting_one_is_not():
+def test_learning_a_question_without_an_answer_is_rejected_and_predicting_one_is_not():
     example = asked("Ann has a dog.", "Who has the cat?", name="17b")
     with pytest.raises(InputError, match=r"^question '17b' has no answer to train on; leave it out$"):
         TASK.collate([*tales(1)[:2], example], LABELS, labeled=True)
@@ -365,7 +365,7 @@ def test_scores_are_the_means_of_the_best_answers():
     assert TASK.score([example, other], answers) == {"f1": pytest.approx((1 + 2 / 3) / 2), "exact_match": 0.5}
 
 
-def test_a_question_without_an_answer_counts_as_a_mistake_that_is_told_of():
+def test_a_question_without_an_answer_counts_as_a_mistake_that_is_reported_of():
     examples = [*tales(1)[:2], asked("Ann has a dog.", "Who has the cat?")]
     model, made = build(recipe(), examples)
     assert TASK.unknown_labels(examples, LABELS) == {"no answer"}
@@ -414,7 +414,7 @@ def test_to_train_on_every_question_needs_an_answer(tmp_path: Path):
         TASK.read_training(path)
 
 
-def test_a_file_without_any_answer_is_refused_before_anything_is_learned(tmp_path: Path):
+def test_a_file_without_any_answer_is_rejected_before_anything_is_learned(tmp_path: Path):
     path = squad_file(tmp_path, ("Ann left.", [entry("a", "Who?"), entry("b", "Why?")]))
     with pytest.raises(InputError, match=r"asked\.json: none of 2 questions has an answer to score against; give a"):
         TASK.read(path)
@@ -430,7 +430,7 @@ def test_a_file_without_any_answer_is_refused_before_anything_is_learned(tmp_pat
         (("Ann left.", [entry("a", "Who?", ("Ben", 0))]), "'Ben' is not at character 0"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, paragraph: Any, message: str):
+def test_what_cannot_be_read_is_rejected_by_name(tmp_path: Path, paragraph: Any, message: str):
     with pytest.raises(InputError, match=message):
         TASK.read(squad_file(tmp_path, paragraph))
 
@@ -489,7 +489,7 @@ def test_what_a_person_typed_is_predicted_and_shown():
         ("\tWho?", "the paragraph '' has no tokens"),
     ],
 )
-def test_a_line_that_is_no_question_on_a_paragraph_is_refused(line: str, message: str):
+def test_a_line_that_is_no_question_on_a_paragraph_is_rejected(line: str, message: str):
     with pytest.raises(InputError, match=message):
         TASK.read_text(line)
 

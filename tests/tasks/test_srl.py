@@ -1,4 +1,4 @@
-"""Semantic roles: one example a predicate, beliefs that depend on nothing but it, tags that BIO allows."""
+"""Semantic roles: one example a predicate, outputs that depend on nothing but it, tags that BIO allows."""
 
 import json
 import threading
@@ -68,7 +68,7 @@ def recipe(*, elmo: str | None = None, **training: Any) -> TaskRecipe:
 
 def columns(chosen: TaskRecipe, examples: Sequence[RoleExample]) -> ColumnMaker:
     vocab = learn_inputs([one.tokens for one in examples], chosen)
-    return ColumnMaker(chosen, vocab, vectors=None, layers=LetterLayers(neighbour=1) if chosen.elmo.model else None)
+    return ColumnMaker(chosen, vocab, vectors=None, layers=LetterLayers(neighbor=1) if chosen.elmo.model else None)
 
 
 def build(chosen: TaskRecipe, examples: Sequence[RoleExample]) -> tuple[nn.Module, SRLLabels, ColumnMaker]:
@@ -89,7 +89,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("place", [None, "both"])
-def test_a_few_invented_sentences_are_learned_by_heart(place: str | None):
+def test_a_few_invented_sentences_are_memorized(place: str | None):
     examples = tales(12)
     model, labels, made = build(recipe(elmo=place), examples)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
@@ -103,7 +103,7 @@ def test_a_few_invented_sentences_are_learned_by_heart(place: str | None):
 
 
 @pytest.mark.slow
-def test_the_trainer_learns_what_holds_for_sentences_that_it_has_not_seen(tmp_path: Path):
+def test_the_loop_learns_what_holds_for_sentences_that_it_has_not_seen(tmp_path: Path):
     data = TaskData(tales(90, seed=1), tales(15, seed=2), lambda: tales(15, seed=3))
     chosen = recipe(batch_size=10, epochs=12, learning_rate=0.02, clip_value=1.0)
     finished = run_task(TASK, chosen, data, tmp_path / "run", report=lambda _: None, stop=threading.Event())
@@ -134,11 +134,11 @@ def test_the_loss_falls_on_real_sentences(data_dir: Path):
     assert losses[-1] < 0.6 * losses[0]
 
 
-# Beliefs
+# Outputs
 
 
 @pytest.mark.parametrize("place", [None, "both"])
-def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | None):
+def test_neither_padding_nor_the_order_of_a_batch_changes_a_output(place: str | None):
     examples = tales(9)
     model, labels, made = build(recipe(elmo=place), examples)
     alone = [compute_outputs(TASK, model, made, labels, [one], batch_size=1)[0] for one in examples]
@@ -146,17 +146,17 @@ def test_neither_padding_nor_the_order_of_a_batch_changes_a_belief(place: str | 
     with torch.no_grad():
         together = model.outputs(batch_of(examples, labels, made))
         turned = model.outputs(batch_of(examples[::-1], labels, made))[::-1]
-    for one, *beliefs in zip(examples, alone, together, turned, strict=True):
-        for belief in beliefs:
-            assert belief.shape == (len(one.tokens), len(labels.tags))
-            np.testing.assert_allclose(belief, beliefs[0], atol=1e-5)
+    for one, *outputs in zip(examples, alone, together, turned, strict=True):
+        for output in outputs:
+            assert output.shape == (len(one.tokens), len(labels.tags))
+            np.testing.assert_allclose(output, outputs[0], atol=1e-5)
 
 
-def test_a_belief_is_a_distribution_over_tags_at_every_token():
+def test_a_output_is_a_distribution_over_tags_at_every_token():
     examples = tales(3)
     model, labels, made = build(recipe(), examples)
-    for belief in compute_outputs(TASK, model, made, labels, examples, batch_size=2):
-        np.testing.assert_allclose(np.exp(belief).sum(axis=1), 1.0, atol=1e-5)
+    for output in compute_outputs(TASK, model, made, labels, examples, batch_size=2):
+        np.testing.assert_allclose(np.exp(output).sum(axis=1), 1.0, atol=1e-5)
 
 
 def test_the_predicate_is_all_that_two_examples_of_a_sentence_differ_in():
@@ -172,10 +172,10 @@ def test_the_loss_is_the_mean_over_tokens_and_not_over_padding():
     examples = tales(3)
     model, labels, made = build(recipe(), examples)
     model.eval()
-    beliefs = compute_outputs(TASK, model, made, labels, examples, batch_size=3)
+    outputs = compute_outputs(TASK, model, made, labels, examples, batch_size=3)
     right = [
-        belief[place, labels.tags.index(tag)]
-        for one, belief in zip(examples, beliefs, strict=True)
+        output[place, labels.tags.index(tag)]
+        for one, output in zip(examples, outputs, strict=True)
         for place, tag in enumerate(one.tags or ())
     ]
     assert model.loss(batch_of(examples, labels, made)).item() == pytest.approx(-np.mean(right), abs=1e-5)
@@ -249,13 +249,13 @@ def test_the_default_model_is_that_of_the_paper():
 TAGS = ("O", "B-ARG0", "I-ARG0", "B-C-ARG0", "I-C-ARG0")
 
 
-def best_by_search(belief: np.ndarray, tags: Sequence[str]) -> tuple[str, ...]:
+def best_by_search(output: np.ndarray, tags: Sequence[str]) -> tuple[str, ...]:
     """Try all paths."""
     rules = bio_rules(tags)
     best, best_score = (), -np.inf
-    for path in product(range(len(tags)), repeat=len(belief)):
+    for path in product(range(len(tags)), repeat=len(output)):
         allowed = rules.start_K[path[0]] and all(rules.transitions_KK[path[:-1], path[1:]])
-        score = sum(belief[place, tag] for place, tag in enumerate(path))
+        score = sum(output[place, tag] for place, tag in enumerate(path))
         if allowed and score > best_score:
             best, best_score = path, score
     return tuple(tags[index] for index in best)
@@ -263,14 +263,14 @@ def best_by_search(belief: np.ndarray, tags: Sequence[str]) -> tuple[str, ...]:
 
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_decoding_finds_the_best_of_all_paths_that_bio_allows(length: int, seed: int):
-    belief = np.random.default_rng(seed).normal(scale=2, size=(length, len(TAGS))).astype(np.float32)
+    output = np.random.default_rng(seed).normal(scale=2, size=(length, len(TAGS))).astype(np.float32)
     asked = RoleExample(("a",) * length, 0, None)
-    assert TASK.decode(belief, asked, SRLLabels(tags=TAGS)) == best_by_search(belief, TAGS)
+    assert TASK.decode(output, asked, SRLLabels(tags=TAGS)) == best_by_search(output, TAGS)
 
 
 def test_a_tag_that_may_not_stand_there_is_never_predicted():
-    belief = np.log(np.array([[0.1, 0.2, 0.7, 0.0001, 0.0001], [0.05, 0.05, 0.2, 0.0001, 0.7]], dtype=np.float32))
-    assert TASK.decode(belief, RoleExample(("a", "b"), 0, None), SRLLabels(tags=TAGS)) == ("B-ARG0", "I-ARG0")
+    output = np.log(np.array([[0.1, 0.2, 0.7, 0.0001, 0.0001], [0.05, 0.05, 0.2, 0.0001, 0.7]], dtype=np.float32))
+    assert TASK.decode(output, RoleExample(("a", "b"), 0, None), SRLLabels(tags=TAGS)) == ("B-ARG0", "I-ARG0")
 
 
 def test_an_ensemble_goes_by_the_mean_of_the_probabilities():
@@ -303,7 +303,7 @@ def test_every_role_has_both_its_tags():
     assert made.tags == ("O", "B-ARG0", "I-ARG0", "B-ARG1", "I-ARG1", "B-V", "I-V")
 
 
-def test_a_role_that_is_not_learned_is_refused_by_name():
+def test_a_role_that_is_not_learned_is_rejected_by_name():
     labels = TASK.learn_labels([example("ann *saw* ben", "B-ARG0 B-V B-ARG1")])
     other = example("ann *saw* ben", "B-ARG0 B-V B-ARGM-TMP")
     assert TASK.unknown_labels([other], labels) == {"ARGM-TMP"}
@@ -312,7 +312,7 @@ def test_a_role_that_is_not_learned_is_refused_by_name():
     assert TASK.collate([other], labels, labeled=False).tags_N is None
 
 
-def test_learning_from_examples_without_tags_is_refused():
+def test_learning_from_examples_without_tags_is_rejected():
     labels = TASK.learn_labels(tales(3))
     with pytest.raises(InputError, match="has no tags"):
         TASK.collate(TASK.read_text("ann *saw* ben"), labels, labeled=True)
@@ -322,7 +322,7 @@ def test_learning_from_examples_without_tags_is_refused():
     ("predicate", "tags", "message"),
     [(3, None, "token 3 does not exist"), (-1, None, "token -1"), (0, ("O",), "1 tags for the 3")],
 )
-def test_an_example_that_does_not_fit_together_is_refused(predicate: int, tags: Any, message: str):
+def test_an_example_that_does_not_fit_together_is_rejected(predicate: int, tags: Any, message: str):
     with pytest.raises(InputError, match=message):
         RoleExample(("ann", "saw", "ben"), predicate, tags)
 

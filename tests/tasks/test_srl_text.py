@@ -25,7 +25,7 @@ tale 0 1 ? . * - - - - * -
 """
 
 
-def test_a_file_gives_an_example_a_predicate_and_none_for_sentences_without(tmp_path: Path):
+def test_a_file_gives_one_example_per_predicate_and_none_for_sentences_without(tmp_path: Path):
     (tmp_path / "tale.conll").write_text(ROWS, "utf-8")
     tokens = ("Ann", "wants", "to", "leave")
     assert TASK.read_training(tmp_path / "tale.conll") == [
@@ -42,28 +42,28 @@ def test_a_folder_is_read_with_all_folders_below_it(tmp_path: Path):
     assert [one.tokens[0] for one in TASK.read(tmp_path)] == ["Ann", "Ann", "Ben", "Ben"]
 
 
-def test_a_document_that_a_folder_has_twice_is_refused(tmp_path: Path):
+def test_a_document_that_a_folder_has_twice_is_rejected(tmp_path: Path):
     for name in ("tale.v4_gold_conll", "tale.v4_auto_conll"):
         (tmp_path / name).write_text(ROWS, "utf-8")
     with pytest.raises(InputError, match="'tale', part 0, occurs twice"):
         TASK.read_training(tmp_path)
 
 
-def test_a_file_without_predicates_is_refused(tmp_path: Path):
+def test_a_file_without_predicates_is_rejected(tmp_path: Path):
     path = tmp_path / "none.conll"
     path.write_text("#begin document (x); part 000\nx 0 0 Why WRB * - - - - * -\n\n#end document\n", "utf-8")
     with pytest.raises(InputError, match=r"none\.conll: no sentence has a predicate with roles"):
         TASK.read_training(path)
 
 
-def test_an_empty_file_is_refused(tmp_path: Path):
+def test_an_empty_file_is_rejected(tmp_path: Path):
     path = tmp_path / "empty.conll"
     path.touch()
     with pytest.raises(InputError, match=r"empty\.conll: no documents"):
         TASK.read_training(path)
 
 
-def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path):
+def test_a_damaged_file_is_rejected_with_its_line(tmp_path: Path):
     path = tmp_path / "tale.conll"
     path.write_text(ROWS.replace("(ARG1*", "(ARG1"), "utf-8")
     with pytest.raises(InputError, match=r"tale\.conll, line 4: '\(ARG1'"):
@@ -104,7 +104,7 @@ def test_a_mark_finds_its_word_whatever_is_around_it(line: str, asked: list[str]
 
 
 @pytest.mark.parametrize("line", ["She sold it .", "", "2 * 3 * 4", "** bold **"])
-def test_a_line_without_a_mark_is_refused_and_told_how_to_mark(line: str):
+def test_a_line_without_a_mark_is_rejected_and_reported_how_to_mark(line: str):
     with pytest.raises(InputError, match=r"^no predicate is marked in .*'She \*sold\* it \.'"):
         TASK.read_text(line)
 

@@ -94,7 +94,7 @@ def test_the_model_computes_the_papers_equations(place):
 
 
 @pytest.mark.parametrize("place", ["none", "both"])
-def test_padding_and_batch_order_never_change_a_belief(place):
+def test_padding_and_batch_order_never_change_a_output(place):
     model = small_model(place)
     together = distributions_of(model, PHRASES, place)
     alone = np.concatenate([distributions_of(model, [example], place) for example in PHRASES])
@@ -106,7 +106,7 @@ def test_padding_and_batch_order_never_change_a_belief(place):
 
 @pytest.mark.long
 @pytest.mark.parametrize("place", ["none", "both"])
-def test_a_few_phrases_are_learned_by_heart(place):
+def test_a_few_phrases_are_memorized(place):
     columns = make_columns(TASK, PHRASES, place=place)
     model = make_model(TASK, columns, LABELS, hidden_dim=12, head_dims=(16, 16), **STILL)
     losses = overfit(model, batch_of(TASK, PHRASES, LABELS, columns), steps=60, learning_rate=0.02)
@@ -171,7 +171,7 @@ def test_the_labels_learned_are_the_classes_that_occur():
     assert TASK.unknown_labels(PHRASES[:5], TASK.learn_labels(PHRASES[:3])) == {"neutral", "positive"}
 
 
-def test_a_batch_has_the_numbers_of_its_labels_and_an_unknown_one_is_refused():
+def test_a_batch_has_the_numbers_of_its_labels_and_an_unknown_one_is_rejected():
     assert TASK.collate(PHRASES[:4], LABELS, labeled=True).classes_B.tolist() == [0, 1, 1, 2]
     assert TASK.collate([phrase("a")], LABELS, labeled=False).classes_B is None
     with pytest.raises(InputError, match=r"the label 'neutral' is not in the training data; known: very negat"):
@@ -179,8 +179,8 @@ def test_a_batch_has_the_numbers_of_its_labels_and_an_unknown_one_is_refused():
 
 
 def test_an_ensemble_decides_by_the_mean_of_the_distributions():
-    beliefs = [np.array([0.6, 0.4, 0, 0, 0]), np.array([0, 0.3, 0.7, 0, 0])]
-    assert TASK.decode(TASK.combine(beliefs), PHRASES[0], LABELS).label == "negative"
+    outputs = [np.array([0.6, 0.4, 0, 0, 0]), np.array([0, 0.3, 0.7, 0, 0])]
+    assert TASK.decode(TASK.combine(outputs), PHRASES[0], LABELS).label == "negative"
 
 
 # What goes in and out
@@ -209,7 +209,7 @@ def test_tokens_are_as_everyone_else_writes_them():
     assert plain_tokens(treebank.split(" ")) == tuple(plain.split(" "))
 
 
-def test_text_is_tokenised_like_the_treebank():
+def test_text_is_tokenized_like_the_treebank():
     expected = [phrase("It doesn 't bore ( much ) .")]
     assert TASK.read_text("It doesn't bore (much).") == expected
     assert TASK.read_text("It does n't bore -LRB- much -RRB- .", TextRules(tokenized=True)) == expected

@@ -38,21 +38,21 @@ def parts(loaded: TaskModel) -> tuple:
     return loaded.task, loaded.module, loaded.columns, loaded.labels
 
 
-def test_beliefs_do_not_depend_on_batch_or_order():
+def test_outputs_do_not_depend_on_batch_or_order():
     loaded = untrained(1)
     together = compute_outputs(*parts(loaded), EXAMPLES, batch_size=40)
-    assert [len(belief) for belief in together] == [len(one.tokens) for one in EXAMPLES]
+    assert [len(output) for output in together] == [len(one.tokens) for one in EXAMPLES]
     backwards = compute_outputs(*parts(loaded), EXAMPLES[::-1], batch_size=7)[::-1]
     alone = [compute_outputs(*parts(loaded), [one], batch_size=1)[0] for one in EXAMPLES]
     for other in (backwards, alone):
-        for belief, expected in zip(other, together, strict=True):
-            np.testing.assert_allclose(belief, expected, atol=1e-5)
+        for output, expected in zip(other, together, strict=True):
+            np.testing.assert_allclose(output, expected, atol=1e-5)
 
 
 def test_predictions_come_in_the_order_of_the_examples():
     loaded = untrained(1)
-    beliefs = compute_outputs(*parts(loaded), EXAMPLES, batch_size=3)
-    expected = [tuple(LABELS.tags[k] for k in belief.argmax(axis=1)) for belief in beliefs]
+    outputs = compute_outputs(*parts(loaded), EXAMPLES, batch_size=3)
+    expected = [tuple(LABELS.tags[k] for k in output.argmax(axis=1)) for output in outputs]
     assert len({tag for tags in expected for tag in tags}) == 2
     assert predict(*parts(loaded), EXAMPLES, batch_size=6) == expected
     assert predict(*parts(loaded), [], batch_size=6) == []
@@ -69,15 +69,15 @@ def test_a_model_predicts_without_dropout_and_then_learns_on():
     loaded = untrained(1)
     expected = compute_outputs(*parts(loaded), EXAMPLES[:3], batch_size=3)
     loaded.module.train()
-    for belief, again in zip(expected, compute_outputs(*parts(loaded), EXAMPLES[:3], batch_size=3), strict=True):
-        assert np.array_equal(belief, again)
+    for output, again in zip(expected, compute_outputs(*parts(loaded), EXAMPLES[:3], batch_size=3), strict=True):
+        assert np.array_equal(output, again)
     assert loaded.module.training
 
 
 def test_predicting_needs_no_labels():
-    unlabelled = [Verse(one.tokens) for one in EXAMPLES]
+    unlabeled = [Verse(one.tokens) for one in EXAMPLES]
     loaded = untrained(1)
-    assert predict(*parts(loaded), unlabelled, batch_size=8) == predict(*parts(loaded), EXAMPLES, batch_size=8)
+    assert predict(*parts(loaded), unlabeled, batch_size=8) == predict(*parts(loaded), EXAMPLES, batch_size=8)
 
 
 def test_an_example_without_tokens_is_named():
@@ -85,7 +85,7 @@ def test_an_example_without_tokens_is_named():
         predict(*parts(untrained(1)), [EXAMPLES[0], Verse(())], batch_size=8)
 
 
-def test_labels_that_the_model_cannot_know_are_told_with_their_counts():
+def test_labels_that_the_model_cannot_know_are_reported_with_their_counts():
     strange = [Verse(("ba",) * 2, (f"tag{i}", "echo")) for i in range(7)] + EXAMPLES
     message = r"verses: 7 of 47 examples .* predict them: echo \(7\), tag0 \(1\), .* and 3 more; "
     with pytest.warns(ElmokitWarning, match=message):
@@ -96,10 +96,10 @@ def test_labels_that_the_model_cannot_know_are_told_with_their_counts():
 
 def test_an_ensemble_decides_by_what_its_models_believe_together():
     models = [untrained(seed) for seed in (1, 2, 3)]
-    beliefs = [compute_outputs(*parts(one), EXAMPLES, batch_size=8) for one in models]
+    outputs = [compute_outputs(*parts(one), EXAMPLES, batch_size=8) for one in models]
     expected = [
         tuple(LABELS.tags[k] for k in np.mean(of_models, axis=0).argmax(axis=1))
-        for of_models in zip(*beliefs, strict=True)
+        for of_models in zip(*outputs, strict=True)
     ]
     assert predict_examples(models, EXAMPLES, batch_size=4) == expected
     for one in models:
@@ -110,8 +110,8 @@ def test_an_ensemble_decides_by_what_its_models_believe_together():
 class WatchedLayers:
     """Layers that know what they were asked for, and how many of their tensors were in use at once."""
 
-    def __init__(self, neighbour: int) -> None:
-        self._letters = LetterLayers(neighbour)
+    def __init__(self, neighbor: int) -> None:
+        self._letters = LetterLayers(neighbor)
         self.num_layers, self.width = self._letters.num_layers, self._letters.width
         self.asked: list[list[tuple[str, ...]]] = []
         self.most_in_use = 0
@@ -125,15 +125,15 @@ class WatchedLayers:
         return joined_LND
 
 
-OUTPUTS = changed(RHYMES, decode=lambda belief, _example, _labels: belief)
-"""What is decided is the belief itself, so that any difference shows."""
+OUTPUTS = changed(RHYMES, decode=lambda output, _example, _labels: output)
+"""What is decided is the output itself, so that any difference shows."""
 
 
 def check_mean(found: Sequence[np.ndarray], models: Sequence[TaskModel]) -> None:
-    """That an ensemble believes the mean of what its models believe alone."""
+    """That an ensemble predicts the mean of what its models predict alone."""
     alone = [compute_outputs(*parts(one), EXAMPLES, batch_size=4) for one in models]
-    for belief, *of_models in zip(found, *alone, strict=True):
-        np.testing.assert_allclose(belief, np.mean(of_models, axis=0), atol=1e-6)
+    for output, *of_models in zip(found, *alone, strict=True):
+        np.testing.assert_allclose(output, np.mean(of_models, axis=0), atol=1e-6)
 
 
 @pytest.mark.parametrize("num_models", [1, 2, 5])
@@ -167,7 +167,7 @@ def test_models_with_different_layers_read_each_its_own():
     check_mean(found, models)
 
 
-def test_models_that_cannot_decide_together_are_refused():
+def test_models_that_cannot_decide_together_are_rejected():
     one, other = untrained(1), untrained(2, VerseLabels(tags=("rhyme", "plain")))
     with pytest.raises(InputError, match="different labels"):
         predict_examples([one, other], EXAMPLES, batch_size=4)
