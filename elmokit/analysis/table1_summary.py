@@ -23,18 +23,18 @@ Runs = Mapping[Key, FinishedRun]
 NOTHING = "-"
 ARM_TITLES = {"baseline": "baseline", "untrained": "+ untrained", "elmo": "+ ELMo"}
 INTRODUCTION = """\
-The set-up of Table 1 of Peters et al. 2018. The data stand in for the paper's, which are not free: no number here can
-be set beside one of the paper's.
+The setup of Table 1 of Peters et al. 2018. The paper's datasets are not free, and these replace them: no number here is
+comparable with one of the paper's.
 
-The three arms of a row have the same recipe, data and seeds, and differ in ELMo alone: none; the layers of a biLM of
-the same shape that has learned nothing (another one for every seed), so that width alone is not credited; the layers of
-the biLM. A seed gives all arms the same batches in the same order. It draws weights and dropout one after the other, so
-that the arms with a biLM, which have the same shapes, begin alike, and the narrower baseline with other draws.
+The three arms of a row have the same recipe, data and seeds, and differ in ELMo alone: no ELMo; an untrained biLM of
+the same shape (another one for every seed), which shows the effect of width alone; ELMo. A seed gives all arms the same
+batches in the same order. Weights and dropout are drawn one after the other: the two arms with a biLM have the same
+shapes and start with the same weights, the narrower baseline with others.
 
-The best weights are chosen on dev, and test is read once. Scores are in percent, with the standard deviation over the
-seeds; where not all of these are finished, n is how many are. The error reduction is the share that ELMo takes off the
-baseline's distance to 100. Seconds are of the clock, whatever else ran beside. Wikigold and SQuAD are texts of
-Wikipedia: a biLM that learned from Wikipedia may have read them, though not what is asked of them."""
+The best weights are selected on dev, and test is read once. Scores are in percent, with the standard deviation over the
+seeds; where some seeds are not finished, n is the number of those that are. The error reduction is the share of the
+baseline's distance to 100 that ELMo removes. Seconds are wall-clock time, with whatever else ran on the machine.
+Wikigold and SQuAD are texts of Wikipedia: a biLM trained on Wikipedia may have seen them, though not their labels."""
 
 
 def read_runs(run_dir: Path, datasets: Sequence[DataSet], *, num_seeds: int) -> Runs:
@@ -102,7 +102,7 @@ def verdict(datasets: Sequence[DataSet], results: Results) -> str:
             compared.append(dataset.title)
             if mean(after[seed] for seed in seeds) <= mean(before[seed] for seed in seeds):
                 below.append(dataset.title)
-    found = f"With ELMo {len(compared) - len(below)} of {len(compared)} rows are above their baselines in the mean"
+    found = f"With ELMo {len(compared) - len(below)} of {len(compared)} rows are above their baselines on average"
     found += f"; not above: {', '.join(below)}." if below else "."
     hours = sum(one.seconds for one in results.values()) / 3600
     return f"{found} The {len(results)} finished runs trained for {hours:.1f} hours in total."

@@ -72,7 +72,7 @@ def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_d
     if not data.dev:
         raise InputError("no dev examples; give some, to select the best weights")
     lengths = count_tokens(task, data.train, source="training data")
-    count_tokens(task, data.dev, source="development data")
+    count_tokens(task, data.dev, source="dev data")
     train = [data.train[index] for index in choose_examples(lengths, recipe.training)]
     labels = task.learn_labels(data.train)  # of all, so that runs on other parts of them can form an ensemble
     vectors = None if recipe.words.file is None else read_static_vectors(recipe.words.file)

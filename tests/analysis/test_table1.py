@@ -124,7 +124,7 @@ def test_the_elmo_of_the_recipe_is_kept():
     base = TaskRecipe(task="ner", elmo=ElmoSettings(place="both", penalty=0.3))
     made = make_recipe(base, "elmo", bilm="b", seed=0)
     assert (made.elmo.place, made.elmo.penalty, made.elmo.model) == ("both", 0.3, "b")
-    with pytest.raises(ConfigError, match=r"has elmo\.place none"):
+    with pytest.raises(ConfigError, match=r"has elmo\.place = none"):
         make_recipe(TaskRecipe(task="ner", elmo=ElmoSettings(place="none")), "elmo", bilm="b", seed=0)
 
 
@@ -287,7 +287,7 @@ def test_other_inputs_are_rejected_though_their_names_are_the_same(home, tmp_pat
         (tmp_path / "data" / "glove.txt").write_text("ada 1 2 3\n")
     else:
         (tmp_path / "data" / "snli" / "snli_1.0_dev.jsonl").write_text("{}\n")  # goes before the packed one
-    with pytest.raises(ConfigError, match=f"the table there has another {what}"):
+    with pytest.raises(ConfigError, match=f"the table in this folder has a different {what}"):
         run_table(runs, tmp_path / "data", tmp_path / "run", report=lambda *_: None, stop=stop)
 
 
@@ -370,9 +370,11 @@ def test_a_row_that_elmo_does_not_help_is_reported():
         (name, arm, 0): Finished(9, 9, {"accuracy": 0.1}, {"accuracy": score}, 1800.0, 0)
         for (name, arm), score in scores.items()
     }
-    told = "With ELMo 1 of 2 rows are above their baselines in the mean; not above: SST-5. The 4 finished runs learned "
-    assert verdict(datasets, results) == told + "for 2.0 hours, all taken together."
-    assert verdict(datasets[1:], results).startswith("With ELMo 1 of 1 rows are above their baselines in the mean. The")
+    expected = (
+        "With ELMo 1 of 2 rows are above their baselines on average; not above: SST-5. The 4 finished runs trained "
+    )
+    assert verdict(datasets, results) == expected + "for 2.0 hours in total."
+    assert verdict(datasets[1:], results).startswith("With ELMo 1 of 1 rows are above their baselines on average. The")
     assert verdict(datasets, {}).startswith("With ELMo 0 of 0 rows")
 
 
@@ -495,7 +497,7 @@ def test_an_interrupted_command_shows_all_that_is_finished(home, tmp_path, monke
         (["--elmo", "nowhere"], "nowhere: does not exist"),
         (["--vectors", "nowhere.txt"], r"nowhere\.txt: cannot be read: No such file"),
         (["--recipes", "nowhere"], r"nowhere/ner\.toml: no such recipe"),
-        (["--only-print", "--run-dir", "nowhere"], "nowhere: no table was begun there"),
+        (["--only-print", "--run-dir", "nowhere"], "nowhere: no table in this folder"),
         (["--note", "Cold."], "--note is a paragraph of the page that --save writes; add --save FILE.md"),
         (["--save", "nowhere/tasks.md"], r"nowhere/tasks\.md: there is no folder nowhere; make it first"),
     ],

@@ -161,7 +161,7 @@ def test_after_ctrl_c_the_same_command_goes_on(home):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "elmokit: interrupted; the run is saved in runs/ner, the same command goes on from there\n" in err
+    assert "elmokit: interrupted; the run is saved in runs/ner; the same command resumes it\n" in err
     (step,) = {
         json.loads(path.read_bytes())["step"] for path in sorted(Path("runs/ner/checkpoints").glob("*/*.json"))[-1:]
     }

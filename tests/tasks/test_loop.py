@@ -280,7 +280,9 @@ def test_a_finished_run_is_tested_on_other_data_when_that_is_asked_for(tmp_path:
         return finished
 
     untested, tested = finish(None), finish(3)
-    with pytest.warns(ElmokitWarning, match="run: was tested on other data before; the scores on these take the place"):
+    with pytest.warns(
+        ElmokitWarning, match="run: the model was tested on other data before; the new scores replace those"
+    ):
         tested_otherwise = finish(4)
     assert untested.test is None
     assert tested.test is not None
@@ -401,8 +403,8 @@ def test_fewer_epochs_end_a_run_sooner(tmp_path: Path) -> None:
 def test_fewer_epochs_than_were_learned_are_rejected(tmp_path: Path) -> None:
     run(tmp_path / "run", recipe(epochs=3))
     before = {name: (tmp_path / "run" / name).read_bytes() for name in ("result.json", "recipe.json")}
-    told = r"run: the run there has taken 24 steps, and 16 are all of training\.epochs = 2; give more epochs"
-    with pytest.raises(ConfigError, match=told):
+    message = r"run: the run in this folder has taken 24 steps; training\.epochs = 2 has 16; give more epochs"
+    with pytest.raises(ConfigError, match=message):
         run(tmp_path / "run", recipe(epochs=2))
     assert {name: (tmp_path / "run" / name).read_bytes() for name in before} == before
 
@@ -463,8 +465,10 @@ def test_test_data_that_cannot_be_read_cost_nothing_of_what_was_learned(tmp_path
     def fail() -> Sequence[Any]:
         raise InputError("test.txt, line 2: no verse")
 
-    told = r"^test\.txt, line 2: no verse; what was learned is kept, and the same command goes on with the test$"
-    with pytest.raises(InputError, match=told):
+    message = (
+        r"^test\.txt, line 2: no verse; the trained weights are saved, and the same command resumes with the test$"
+    )
+    with pytest.raises(InputError, match=message):
         run(tmp_path / "run", recipe(), data=replace(toy_data(), read_test=fail))
     entries = run(tmp_path / "run", recipe())
     assert of_kind(TaskStep, entries) == []
@@ -533,7 +537,7 @@ def test_a_run_can_be_stopped_while_the_bilm_reads(tmp_path: Path, bilm: str) ->
 
 def test_labels_that_training_data_lacks_are_reported_of_once(tmp_path: Path) -> None:
     dev = [*verses(12, seed=2), Verse(("ba", "ka"), ("plain", "echo")), Verse(("ba",), ("echo",))]
-    with pytest.warns(ElmokitWarning, match=r"development data: 2 of 14 examples.*echo \(2\)") as warned:
+    with pytest.warns(ElmokitWarning, match=r"dev data: 2 of 14 examples.*echo \(2\)") as warned:
         run(tmp_path / "run", recipe(), data=replace(toy_data(), dev=dev))
     assert len(warned) == 1
 
@@ -561,8 +565,8 @@ def test_words_characters_and_labels_of_development_data_are_not_learned(tmp_pat
         (recipe().model_copy(update={"task": "ner"}), toy_data(), ConfigError, "for the task 'ner', not for 'rhymes'"),
         (recipe(model={"hiden_dim": 3}), toy_data(), ConfigError, "did you mean hidden_dim"),
         (recipe(chars=False), toy_data(), ConfigError, "read nothing"),
-        (recipe(), replace(toy_data(), dev=[]), InputError, "no development examples"),
-        (recipe(), replace(toy_data(), dev=[Verse(())]), InputError, "development data: example 1 of 1"),
+        (recipe(), replace(toy_data(), dev=[]), InputError, "no dev examples"),
+        (recipe(), replace(toy_data(), dev=[Verse(())]), InputError, "dev data: example 1 of 1"),
         (recipe(), replace(toy_data(), train=[]), InputError, "no training examples"),
     ],
 )
