@@ -469,7 +469,7 @@ def test_only_print_rejects_to_compare_runs_of_different_recipes(home, tmp_path,
     runs[1] = replace(runs[1], recipe=runs[1].recipe.model_copy(update={"training": training}))
     run_table(runs, home / "data", tmp_path, report=lambda *_: None, stop=threading.Event())
     assert cli.run(["reproduce", "table1", "--only-print", "--run-dir", str(tmp_path), "--tasks", "snli"]) == 1
-    assert "untrained/seed-0: is a run of another recipe than " in capfd.readouterr().err
+    assert "untrained/seed-0: has another recipe than " in capfd.readouterr().err
 
 
 def test_only_print_rejects_runs_that_read_elmo_otherwise(home, tmp_path, capfd):
@@ -479,7 +479,7 @@ def test_only_print_rejects_runs_that_read_elmo_otherwise(home, tmp_path, capfd)
     result["recipe"]["elmo"]["dropout"] = 0.123
     path.write_text(json.dumps(result))
     assert cli.run(["reproduce", "table1", "--only-print", "--run-dir", str(run_dir), "--tasks", "snli"]) == 1
-    assert "is a run of another recipe than " in capfd.readouterr().err
+    assert "has another recipe than " in capfd.readouterr().err
 
 
 def test_an_interrupted_command_shows_all_that_is_finished(home, tmp_path, monkeypatch, capfd):

@@ -309,10 +309,10 @@ def test_evaluate_prints_a_table_of_percents(home, capfd):
         (["--recipe", "sst"], r"sst\.toml: is a recipe of the task sst, not of ner"),
         (["--dev", "none.conll"], r"none\.conll: no such file"),
         (["--elmo", "nowhere"], "nowhere: does not exist; expected a folder"),
-        (["--elmo", "none", "--untrained"], "--untrained takes the shape of a biLM; name its folder with --elmo"),
+        (["--elmo", "none", "--untrained"], "an untrained biLM takes the shape of a saved one; name its folder"),
         (["training.epoch=3"], r"did you mean training\.epochs\?"),
         (["model.hidden_dim=3"], r"ner\.toml, \[model\]: hidden_dim: there is no such key; did you mean hidden_dims"),
-        (["elmo.model=none", "words.file=none"], "the model would read nothing"),
+        (["elmo.model=none", "words.file=none"], "the model would have no inputs"),
     ],
 )
 def test_a_run_that_cannot_be_is_one_line_and_exit_code_1(home, change, message, capfd):
@@ -325,13 +325,13 @@ def test_a_run_that_cannot_be_is_one_line_and_exit_code_1(home, change, message,
 def test_an_empty_test_file_is_found_before_anything_is_learned(home, tmp_path, capfd):
     (tmp_path / "empty.conll").touch()
     assert cli.run([*train(home, "ner"), "--test", str(tmp_path / "empty.conll")]) == 1
-    assert "empty.conll: is empty; give another file to test on, or none\n" in capfd.readouterr().err
+    assert "empty.conll: is empty; give another test file, or none\n" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["predict", "ner", "BILM", "text.txt"], "is a biLM, which knows no task"),
+        (["predict", "ner", "BILM", "text.txt"], "is a biLM without a task"),
         (["predict", "ner", "nowhere", "text.txt"], "nowhere: does not exist; expected the folder of a task model"),
         (["predict", "ner", "MODEL", "none.txt"], r"none\.txt: no such file"),
         (["predict", "ner", "MODEL", "empty.txt"], r"no text in empty\.txt; expected one sentence per line"),
@@ -351,7 +351,7 @@ def test_an_empty_test_file_is_found_before_anything_is_learned(home, tmp_path, 
         (["evaluate", "ner", "MODEL", "empty.txt"], r"empty\.txt: no sentence"),
         (
             ["evaluate", "snli", "snli/model", "empty.txt"],
-            r"empty\.txt: no examples in it; expected data of the task snli",
+            r"empty\.txt: no examples; expected data of the task snli",
         ),
     ],
 )

@@ -564,7 +564,7 @@ def test_words_characters_and_labels_of_development_data_are_not_learned(tmp_pat
     [
         (recipe().model_copy(update={"task": "ner"}), toy_data(), ConfigError, "for the task 'ner', not for 'rhymes'"),
         (recipe(model={"hiden_dim": 3}), toy_data(), ConfigError, "did you mean hidden_dim"),
-        (recipe(chars=False), toy_data(), ConfigError, "read nothing"),
+        (recipe(chars=False), toy_data(), ConfigError, "no inputs"),
         (recipe(), replace(toy_data(), dev=[]), InputError, "no dev examples"),
         (recipe(), replace(toy_data(), dev=[Verse(())]), InputError, "dev data: example 1 of 1"),
         (recipe(), replace(toy_data(), train=[]), InputError, "no training examples"),

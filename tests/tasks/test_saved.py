@@ -150,10 +150,10 @@ def test_models_loaded_together_share_what_is_equal(tmp_path: Path, num_models: 
         assert one.embedder is first.embedder
         assert one.columns.layers is first.columns.layers
         assert one.columns.vectors is first.columns.vectors
-        assert one.model.tokens.vectors_VD is first.model.tokens.vectors_VD
-        assert not torch.equal(one.model.emit.weight, first.model.emit.weight)
+        assert one.module.tokens.vectors_VD is first.module.tokens.vectors_VD
+        assert not torch.equal(one.module.emit.weight, first.module.emit.weight)
     assert len({id(one.embedder) for one in apart}) == num_models
-    assert len({one.model.tokens.vectors_VD.data_ptr() for one in apart}) == num_models
+    assert len({one.module.tokens.vectors_VD.data_ptr() for one in apart}) == num_models
     assert_believe_the_same(together, apart)
 
     read: list[Sequence[str]] = []
@@ -315,7 +315,7 @@ def test_what_is_no_model_of_the_task_is_rejected_in_one_line(tmp_path: Path, fo
         tmp_path / "empty": r"no config\.json in this folder; expected the folder of a task model",
         tmp_path / "file": "is a file; expected",
         tmp_path / "absent": "does not exist; expected",
-        tmp_path: r"no config\.json in this folder \(its model is in the folder model\)",
+        tmp_path: r"no config\.json in this folder \(the model of this run is in its folder model\)",
     }
     for path, message in wrong.items():
         with pytest.raises(WeightsError, match=message) as raised:
