@@ -1,6 +1,6 @@
 """Draw the senses of *bank* and *play* by layer, with the bundled model: docs/senses.png.
 
-    python scripts/senses_figure.py [-o docs/senses.png]
+    python scripts/senses_figure.py [-o docs/senses.png]        # needs pip install "elmokit[plot]"
 
 Each point is the word in one of the sentences below. A panel shows one layer in two dimensions: the principal
 components of the vectors at unit length, rotated to match the panel of the second LSTM layer (orthogonal
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit import Embedder
+from elmokit.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -171,6 +172,7 @@ def panels_of(embedder: Embedder, word: str) -> list[Panel]:
 
 def draw(words: dict[str, list[Panel]], path: Path) -> None:
     """Write the figure: one row per word, one column per layer."""
+    require("matplotlib", extra="plot").use("agg")  # write a file, with or without a screen
     from matplotlib import pyplot
 
     pyplot.rcParams.update({"font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": "#c8c8c8"})
@@ -191,6 +193,7 @@ def draw(words: dict[str, list[Panel]], path: Path) -> None:
 
 
 def draw_panel(axes: "Axes", word: str, panel: Panel) -> None:
+    """Draw the points of one panel, and its share of same-sense neighbors."""
     begin = 0
     for (_, sentences), (color, marker) in zip(SENSES[word].items(), STYLES, strict=False):
         points_N2 = panel.points_N2[begin : begin + len(sentences)]
