@@ -18,9 +18,9 @@ from processes import finish, run_alone, started, with_text
 from toy import toy_recipe
 
 from elmokit.errors import ConfigError
-from elmokit.pretrain import loop, pretraining
+from elmokit.pretrain import loop, pretraining, texts
 from elmokit.pretrain.recipe import Recipe
-from elmokit.runs import log
+from elmokit.runs import saving
 from elmokit.runs import world as ranks
 from elmokit.runs.checkpoint import Checkpoint, checkpoints, load_newest
 from elmokit.runs.world import World
@@ -106,7 +106,7 @@ def test_a_lost_rank_ends_the_other_within_a_minute_and_a_relaunch_resumes(
 
 def slow_disk(_rank: int) -> None:
     shorten_patience()
-    slow_down(log, "save_checkpoint")
+    slow_down(saving, "save_checkpoint")
 
 
 def slow_evaluation(rank: int) -> None:
@@ -118,7 +118,7 @@ def slow_evaluation(rank: int) -> None:
 def slow_preparation(rank: int) -> None:
     shorten_patience()
     if rank == 0:
-        slow_down(pretraining, "prepare_corpus")
+        slow_down(texts, "prepare_corpus")
 
 
 def slow_start(rank: int) -> None:
@@ -170,7 +170,7 @@ def hang_in_an_evaluation(rank: int) -> None:
 def hang_in_preparation(rank: int) -> None:
     shorten_patience()
     if rank == 0:
-        pretraining.prepare_corpus = hang
+        texts.prepare_corpus = hang
 
 
 def hang_on_resume(rank: int) -> None:
