@@ -44,7 +44,7 @@ from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import LSTMLayer, LSTMStack, LSTMState
 from elmokit.pretrain.batches import DirectionBatch, PretrainBatch, PretrainBatches
 from elmokit.pretrain.optimizer import PretrainOptimizer
-from elmokit.pretrain.recipe import TrainingSettings
+from elmokit.pretrain.recipe import PretrainSettings
 from elmokit.pretrain.step import compute_gradients
 from elmokit.text.preparation import prepare_corpus
 from elmokit.text.rules import TextRules
@@ -97,7 +97,7 @@ class Ours(Side):
     def __init__(self, size: Size, executor: Executor | None) -> None:
         super().__init__(size)
         self.executor = executor
-        settings = TrainingSettings(steps=1, clip_norm=CLIP, learning_rate=RATE)
+        settings = PretrainSettings(steps=1, clip_norm=CLIP, learning_rate=RATE)
         self.optimizer = PretrainOptimizer(self.model, settings, sampled=True)
 
     def step(self, batch: PretrainBatch) -> float:

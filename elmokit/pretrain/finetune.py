@@ -30,7 +30,7 @@ from elmokit.model.softmax import Softmax
 from elmokit.pretrain.heldout import heldout_evaluation
 from elmokit.pretrain.loop import Evaluate, train
 from elmokit.pretrain.progress import EvaluationStarted, HeldOut, Report
-from elmokit.pretrain.recipe import DataSettings, Positive, Recipe, SoftmaxSettings, TrainingSettings, VocabSettings
+from elmokit.pretrain.recipe import DataSettings, Positive, PretrainSettings, Recipe, SoftmaxSettings, VocabSettings
 from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import PretrainState
 from elmokit.pretrain.texts import PrepareProgress, describe_exclusion, find_texts, find_vocab
@@ -46,7 +46,7 @@ from elmokit.weights.folder import has_softmax, is_replaceable
 from elmokit.weights.saved import shapes_of
 from elmokit.weights.source import Source, build_bilm, file_hashes, load_saved
 
-ONE_EPOCH = TrainingSettings(epochs=1.0)
+ONE_EPOCH = PretrainSettings(epochs=1.0)
 BEGUN, CORPUS, HELDOUT = "begun.json", "corpus", "heldout"
 SOFTMAX_RUN, MODEL_RUN = "softmax", "model"
 OPTIMIZER = "optimizer/"  # prefix of the optimizer's tensors in a checkpoint
@@ -55,7 +55,7 @@ OPTIMIZER = "optimizer/"  # prefix of the optimizer's tensors in a checkpoint
 class FinetuneSettings(FrozenConfig):
     """Settings of a fine-tuning. The defaults are the paper's: one epoch, as in pretraining."""
 
-    training: TrainingSettings = ONE_EPOCH
+    training: PretrainSettings = ONE_EPOCH
     softmax: SoftmaxSettings | None = None
     """Loss of the output layer; by default that of ``run_dir``, else chosen by the number of words."""
     new_vocab: VocabSettings | None = None

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.recipe import TrainingSettings
+from elmokit.pretrain.recipe import PretrainSettings
 from elmokit.runs.optimizers import FIRST_SUM, OPTIMIZERS, TINY, check_finite
 
 
@@ -30,7 +30,7 @@ class RowGradients:
 class PretrainOptimizer:
     """Optimizer of a language model: clips the gradients by their common norm, then updates the weights."""
 
-    def __init__(self, model: LanguageModel, settings: TrainingSettings, *, sampled: bool) -> None:
+    def __init__(self, model: LanguageModel, settings: PretrainSettings, *, sampled: bool) -> None:
         self._softmax = model.softmax
         self._clip_norm = settings.clip_norm
         # Adam's moments decay in every row at every step, so it needs the whole softmax gradient.

@@ -61,7 +61,7 @@ class SoftmaxSettings(FrozenConfig):
         return self.num_negatives
 
 
-class TrainingSettings(FrozenConfig):
+class PretrainSettings(FrozenConfig):
     """Training settings. The defaults are the paper's."""
 
     num_rows: PositiveInt = 128
@@ -109,4 +109,4 @@ class Recipe(FrozenConfig):
     data: DataSettings = DataSettings()
     vocab: VocabSettings = VocabSettings()
     softmax: SoftmaxSettings = SoftmaxSettings()
-    training: TrainingSettings
+    training: PretrainSettings

@@ -8,7 +8,7 @@ import torch
 
 from elmokit.config import parse_config
 from elmokit.errors import ConfigError
-from elmokit.pretrain.recipe import Recipe, TrainingSettings
+from elmokit.pretrain.recipe import PretrainSettings, Recipe
 from elmokit.pretrain.schedule import decay_start, planned_steps
 from elmokit.runs.resume_check import changed_data, changed_settings, check_unchanged
 from elmokit.text.corpus import Corpus
@@ -57,7 +57,7 @@ def check_length(before: Mapping[str, Any], recipe: Recipe, corpus: Corpus, *, s
         )
 
 
-def precision_on(device: torch.device, settings: TrainingSettings) -> Literal["fp32", "bf16"]:
+def precision_on(device: torch.device, settings: PretrainSettings) -> Literal["fp32", "bf16"]:
     """Return the precision of large matrix products: the recipe's, or what the device supports."""
     if settings.precision != "auto":
         return settings.precision

@@ -2,14 +2,14 @@
 
 import math
 
-from elmokit.pretrain.recipe import TrainingSettings
+from elmokit.pretrain.recipe import PretrainSettings
 from elmokit.text.corpus import Corpus
 
 LAST_SHARE = 0.05  # of the peak learning rate, at the end of a decaying schedule
 DECAY_PART = 5  # constant-linear decays over one fifth of the run
 
 
-def planned_steps(settings: TrainingSettings, corpus: Corpus) -> int | None:
+def planned_steps(settings: PretrainSettings, corpus: Corpus) -> int | None:
     """Return the number of steps of the run, or None if only hours end it."""
     per_epoch = corpus.num_targets / (settings.num_rows * settings.unroll_steps)
     ends = [settings.steps] if settings.steps is not None else []
@@ -23,7 +23,7 @@ def decay_start(num_steps: int) -> int:
     return num_steps - max(1, num_steps // DECAY_PART)
 
 
-def learning_rate(settings: TrainingSettings, step: int, num_steps: int | None) -> float:
+def learning_rate(settings: PretrainSettings, step: int, num_steps: int | None) -> float:
     """Return the learning rate of a step, counted from 0."""
     if step < settings.warmup_steps:
         return settings.learning_rate * (step + 1) / settings.warmup_steps

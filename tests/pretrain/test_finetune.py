@@ -21,7 +21,7 @@ from elmokit.pretrain import finetune as tuning
 from elmokit.pretrain.finetune import FinetuneSettings, finetune
 from elmokit.pretrain.loop import train
 from elmokit.pretrain.progress import HeldOut, LogLine, RunPlan
-from elmokit.pretrain.recipe import DataSettings, SoftmaxSettings, TrainingSettings, VocabSettings
+from elmokit.pretrain.recipe import DataSettings, PretrainSettings, SoftmaxSettings, VocabSettings
 from elmokit.runs import world as ranks
 from elmokit.runs.checkpoint import Checkpoint, load_checkpoint
 from elmokit.score.perplexity import measure
@@ -33,7 +33,7 @@ from elmokit.text.vocab import Vocab
 from elmokit.weights.bilm_tf import write_bilm_tf
 from elmokit.weights.source import load_saved
 
-LEARN = TrainingSettings(num_rows=4, unroll_steps=5, epochs=4, checkpoint_every=5, evaluate_every=10)
+LEARN = PretrainSettings(num_rows=4, unroll_steps=5, epochs=4, checkpoint_every=5, evaluate_every=10)
 Entry = RunPlan | LogLine | HeldOut
 
 

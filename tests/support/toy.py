@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
-from elmokit.pretrain.recipe import Recipe, SoftmaxSettings, TrainingSettings
+from elmokit.pretrain.recipe import PretrainSettings, Recipe, SoftmaxSettings
 from elmokit.pretrain.state import PretrainState
 from elmokit.runs.world import World
 from elmokit.text.corpus import Corpus
@@ -46,7 +46,7 @@ def toy_recipe(*, negatives: int | None = None, model: BiLMConfig | None = None,
     return Recipe(
         model=model or toy_model(),
         softmax=SoftmaxSettings(kind=kind, num_negatives=negatives or 1),
-        training=TrainingSettings(**settings),
+        training=PretrainSettings(**settings),
     )
 
 
