@@ -11,6 +11,6 @@ def require(module: str, *, extra: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module:  # it is there, and lacks something itself
+        if error.name != module:  # it is installed, but one of its own imports is missing
             raise
         raise MissingExtraError(f"{module} is not installed; install it with: pip install 'elmokit[{extra}]'") from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class EncoderPlan:
-    """Where a run stands as it starts or resumes."""
+    """Position of a run as it starts or resumes."""
 
     step: int
     num_steps: int | None  # None if only hours or the falling rate end it

@@ -28,7 +28,7 @@ class NumberedSentences:
 
     ids_N: NDArray[np.int32]
     offsets: NDArray[np.int64]
-    """Where each sentence starts, and the end of the last."""
+    """Start of each sentence, and the end of the last."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -67,7 +67,7 @@ class EncoderState:
 
     @property
     def is_over(self) -> bool:
-        """Whether the recipe's end is reached."""
+        """True if the run has reached the end of its recipe."""
         hours, num_steps = self.settings.hours, self.num_steps
         is_slow = self.settings.halve and self.learning_rate < self.settings.min_learning_rate
         has_time = hours is None or self.seconds < 3600 * hours

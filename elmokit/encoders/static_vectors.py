@@ -1,4 +1,4 @@
-"""One vector a word, whatever its sentence: GloVe's, word2vec's.
+"""Static vectors, one per word whatever its sentence: GloVe's, word2vec's.
 
 Shapes: V words, D width, N tokens.
 """
@@ -39,7 +39,7 @@ class StaticVectors:
 
     def __init__(self, words: Sequence[str], vectors_VD: Vectors) -> None:
         self.words = tuple(words)
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is rejected below
             dtype = np.float16 if vectors_VD.dtype == np.float16 else np.float32
             self.vectors_VD: Vectors = np.asarray(vectors_VD, dtype=dtype)
         if vectors_VD.ndim != 2 or len(vectors_VD) != len(self.words) or not vectors_VD.size:
@@ -61,7 +61,7 @@ class StaticVectors:
         return len(self.words)
 
     def rows(self, tokens: Iterable[str], *, lower: Lowering) -> NDArray[np.int64]:
-        """The tokens' rows of the matrix, (N,): word i has row i + 1, and unknown words have row 0.
+        """Return the tokens' rows of the matrix, (N,): word i has row i + 1, unknown words have row 0.
 
         Tokens are looked up in lower case always, only where they are not there as they are written, or never.
         """
@@ -76,7 +76,7 @@ class StaticVectors:
         return np.array(found, dtype=np.int64)
 
     def matrix(self, *, unit_length: bool = False) -> NDArray[np.float32]:
-        """A row of zeros, then every word's vector, (V + 1, D); if asked for, scaled to length 1."""
+        """Return a row of zeros, then the vector of every word, (V + 1, D), scaled to length 1 if asked for."""
         matrix = np.zeros((len(self.words) + 1, self.width), dtype=np.float32)
         matrix[1:] = self.vectors_VD
         if unit_length:
@@ -209,7 +209,7 @@ def _parse_numbers(texts: Sequence[str]) -> NDArray[np.float32] | None:
 
 
 def _parse_line(line: Line, dim: int) -> tuple[str, NDArray[np.float32]]:
-    """A word can hold spaces (some of GloVe's 840B do): the last fields are the numbers."""
+    """Return the word and the vector of a line. A word may contain spaces, as some of GloVe 840B do."""
     where = f"{line.path}, line {line.number}"
     word, *numbers = line.text.rstrip(" ").rsplit(" ", dim)
     if len(numbers) < dim or not word or word != word.strip(" "):
@@ -230,7 +230,7 @@ def _parse_line(line: Line, dim: int) -> tuple[str, NDArray[np.float32]]:
 
 
 def _join(parts: list[NDArray[np.float32]], dim: int) -> NDArray[np.float32]:
-    """All parts in one array. They are let go of one by one, so that no memory is needed for both."""
+    """Return all parts as one array. They are released one by one, so that memory holds the vectors about once."""
     joined = np.empty((sum(map(len, parts)), dim), dtype=np.float32)
     end = len(joined)
     while parts:

@@ -22,7 +22,7 @@ class MinimalPair:
     paradigm: str
     """Such as ``anaphor_gender_agreement``; 67 in all."""
     phenomenon: str
-    """What the paradigm is part of, such as ``anaphor_agreement``; 12 in all."""
+    """Phenomenon of the paradigm, such as ``anaphor_agreement``; 12 in all."""
     good: str
     bad: str
 

@@ -1,4 +1,4 @@
-"""Named entities in the columns of CoNLL-2003: a token a line, its tag last, a blank line after a sentence.
+"""Named entities in the columns of CoNLL-2003: one token per line, its tag last, a blank line after a sentence.
 
 Two styles of tags are published. IOB1 (CoNLL-2003, Wikigold) writes ``B-`` only where two spans of one type touch,
 BIO (WNUT-17) at the beginning of every span. One rule reads both, so nobody has to know which a file has: a span begins

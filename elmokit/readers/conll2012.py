@@ -117,7 +117,7 @@ def _without_end(begin: Line) -> InputError:
 
 
 class _OpenDocument:
-    """What was read of a document so far."""
+    """The part of a document that was read so far."""
 
     def __init__(self, begin: Line, *, roles: bool) -> None:
         match = _BEGIN.fullmatch(begin.text)
@@ -208,7 +208,7 @@ def _find_predicates(rows: list[_Row], columns: list[tuple[str, ...]]) -> Iterat
 
 
 def _read_roles(rows: list[_Row], column: int) -> tuple[str, ...]:
-    """Return the BIO tags of one column. Spans inside a span are refused: BIO cannot say them."""
+    """Return the BIO tags of one column. Nested spans are rejected: BIO cannot express them."""
     tags = []
     open_role, open_line = "", rows[0].line
     for line, cells in rows:

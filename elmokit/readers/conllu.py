@@ -95,4 +95,4 @@ def _make_sentence(rows: list[tuple[Line, list[str]]]) -> UDSentence:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10  # `int` refuses thousands of digits
+    return text.isascii() and text.isdigit() and len(text) < 10  # `int` rejects thousands of digits

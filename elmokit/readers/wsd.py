@@ -122,7 +122,7 @@ def _read_keys(lines: Iterable[Line]) -> dict[str, _Key]:
 class _CorpusParser:
     """Turn XML into sentences, piece by piece. A key is taken out of ``keys`` when its instance comes.
 
-    A document type is refused, because it can declare entities: nested ones blow up a small file to any size. The
+    A document type is rejected, because it can declare entities: nested ones blow up a small file to any size. The
     framework's files have none.
     """
 

@@ -30,7 +30,7 @@ PUBLISHED_FROM_OURS = [0, 3, 1, 2]
 
 @dataclass(frozen=True)
 class Layout:
-    """How one published array is laid out in our tensors, and back."""
+    """Layout of one published array in our tensors, and back."""
 
     split: Callable[[Tensor], tuple[Tensor, ...]]
     join: Callable[[tuple[Tensor, ...]], Tensor]
@@ -122,7 +122,7 @@ def read_bilm_tf(options_path: str | Path, weights_path: str | Path) -> SavedBiL
     _warn_of_unknown(unknown_option_keys(options), found.unknown, f"{options_path}, {weights_path}")
     tensors: dict[str, Tensor] = {}
     for row in weight_table(config):
-        # Each array is let go once it is moved, so that memory holds the model about once.
+        # Each array is released once it is copied, so that memory holds the model about once.
         parts = row.layout.split(torch.from_numpy(found.arrays.pop(row.published)))
         tensors.update(zip(row.ours, parts, strict=True))
     return SavedBiLM(config, tensors, options=options)

@@ -6,7 +6,7 @@ from elmokit.weights.saved import SavedBiLM
 
 
 def model_card(saved: SavedBiLM, *, name: str, description: str | None, stored_as: str) -> str:
-    """The README.md of a folder called ``name``. ``description`` is the author's own words, in Markdown."""
+    """Return the README.md of a folder called ``name``; ``description`` is the author's text, in Markdown."""
     config, encoder, lstm = saved.config, saved.config.char_encoder, saved.config.lstm
     num_parameters = sum(tensor.numel() for tensor in saved.tensors.values())
     filters = ", ".join(f"{count} of width {width}" for width, count in encoder.filters)

@@ -1,4 +1,4 @@
-"""What a saved biLM is, in words and numbers."""
+"""Description of a saved biLM, in words and numbers."""
 
 from pathlib import Path
 from typing import Any

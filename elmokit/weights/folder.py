@@ -112,7 +112,7 @@ def load_folder(folder: str | Path) -> SavedBiLM:
 
 
 def has_softmax(source: object) -> TypeGuard[str | Path]:
-    """Whether a model is a folder of ours with an output layer."""
+    """Return True if a model is a folder of ours with an output layer."""
     return isinstance(source, str | Path) and all((find_model(source) / name).is_file() for name in (CONFIG, SOFTMAX))
 
 
@@ -158,7 +158,7 @@ def _to_store(tensors: Mapping[str, Tensor], *, half: bool) -> dict[str, Tensor]
 
 
 def is_replaceable(folder: Path, *, form: str = FORMAT, known_files: Set[str] = KNOWN_FILES) -> bool:
-    """Whether the folder holds a model of ours and nothing besides."""
+    """Return True if the folder holds a model of ours and nothing else."""
     if not (folder / CONFIG).is_file():
         return False
     foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in known_files)
@@ -192,7 +192,7 @@ def _read_bilm(path: Path, config: BiLMConfig) -> dict[str, Tensor]:
 
 
 def _check_words(folder: Path, num_words: int) -> None:
-    """Refuse a vocabulary of another length than the output layer; whatever else is wrong, its reader tells."""
+    """Reject a vocabulary whose length is not that of the output layer; its reader reports all other errors."""
     with suppress(SafetensorError, OSError), safe_open(folder / SOFTMAX, framework="pt") as file:
         shape = file.get_slice("bias").get_shape()
         if len(shape) == 1 and shape[0] != num_words:

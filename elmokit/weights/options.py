@@ -26,7 +26,7 @@ class Option:
     option: str
     field: str
     default: Any = REQUIRED
-    """What bilm-tf takes where the option is absent."""
+    """Default of bilm-tf."""
 
 
 OPTIONS = (
@@ -83,7 +83,7 @@ def unknown_option_keys(options: Mapping[str, Any]) -> list[str]:
 
 
 def options_from_config(config: BiLMConfig) -> dict[str, Any]:
-    """The published prediction options of a config; a clip of None is left out."""
+    """Return the published options of a config; a clip of None is left out."""
     values = config.model_dump(mode="json")
     options: dict[str, Any] = {"lstm": {}, "char_cnn": {"n_characters": NUM_CHARACTERS_PREDICTION}}
     for row in OPTIONS:
@@ -127,7 +127,7 @@ def _finite(text: str) -> float:
 
 
 def _check_kind(options: Mapping[str, Any], source: str) -> None:
-    """Refuse models of another kind than a character biLM."""
+    """Reject models that are not character biLMs."""
     if "char_cnn" not in options:
         raise ConfigError(
             f"{source}: no char_cnn, so the model reads word ids; elmokit reads characters only, "
@@ -177,6 +177,6 @@ def _describe(fault: Any) -> str:
     what = fault["msg"].removeprefix("Value error, ")
     if field in option_of:
         return f"{where.replace(field, option_of[field], 1)} = {reprlib.repr(fault['input'])}: {what}"
-    # A fault between fields is told in words; only names with an underscore are names for sure.
+    # An error between fields is described in words; only names with an underscore are certainly field names.
     names = {row.field.split(".")[1]: row.option for row in OPTIONS if "_" in row.field.split(".")[1]}
     return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), what)

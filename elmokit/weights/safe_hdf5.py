@@ -1,7 +1,7 @@
 """Read and write plain float32 arrays as HDF5. A file that is read may be damaged or hostile.
 
 HDF5 can name other files (external links, external storage, virtual datasets), load code (filter plug-ins) and claim
-sizes that it does not hold. All of that is refused from the headers, before any data is read: links are never
+sizes that it does not hold. All of that is rejected from the headers, before any data is read: links are never
 followed, other files never opened, memory never asked for beyond a small multiple of the file's size. What is left
 is the HDF5 library itself: a header forged for it can make it loop without end, though not read or run anything.
 """
@@ -32,7 +32,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Datasets:
-    """What a file holds: the arrays that were asked for, and the names of whatever else there is."""
+    """Content of a file: the arrays that were asked for, and the names of all others."""
 
     arrays: dict[str, Array]
     unknown: list[str]
@@ -85,7 +85,7 @@ def _find(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
 
 
 def _check(dataset: h5py.Dataset, shape: Shape, where: str) -> None:
-    """Refuse a dataset that is unsafe to read or not what was expected, from its header alone."""
+    """Reject a dataset that is unsafe to read or not what was expected, from its header alone."""
     plist = dataset.id.get_create_plist()
     if plist.get_layout() == h5d.VIRTUAL or plist.get_external_count():
         raise WeightsError(
@@ -109,7 +109,7 @@ def _check(dataset: h5py.Dataset, shape: Shape, where: str) -> None:
 
 
 def _is_whole(dataset: h5py.Dataset) -> bool:
-    """Whether every value is in the file; HDF5 makes up those that are not."""
+    """Return True if every value is in the file; HDF5 fills in missing ones."""
     if dataset.chunks is None:
         return bool(dataset.id.get_storage_size() >= _num_bytes(dataset))
     # A chunk may be larger than its dataset, and is unpacked whole.
@@ -119,7 +119,7 @@ def _is_whole(dataset: h5py.Dataset) -> bool:
 
 
 def _check_total(datasets: Mapping[str, h5py.Dataset], path: Path) -> None:
-    """Refuse a file that claims more data than its size can hold, be it by storing one place under many names."""
+    """Reject a file that claims more data than its size can hold, for example by storing one place under many names."""
     size = os.path.getsize(path)
     plain = sum(_num_bytes(dataset) for dataset in datasets.values() if not _is_compressed(dataset))
     total = sum(_num_bytes(dataset) for dataset in datasets.values())

@@ -94,7 +94,7 @@ def start_state_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 
 def check_saved(saved: SavedBiLM, *, source: str) -> None:
-    """Refuse tensors that are missing, unknown, or not of the shapes that the config gives."""
+    """Reject tensors that are missing, unknown, or not of the shapes that the config gives."""
     check_shapes(shapes_of(saved.tensors), expected_shapes(saved.config), source=source)
     if saved.start_state is not None:
         check_shapes(shapes_of(saved.start_state), start_state_shapes(saved.config), source=f"{source}, start state")
@@ -106,7 +106,7 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
 
 
 def check_shapes(found: Mapping[str, Shape], expected: Mapping[str, Shape], *, source: str) -> None:
-    """Refuse names that are missing or unknown, and shapes that are not the expected ones."""
+    """Reject names that are missing or unknown, and shapes that are not the expected ones."""
     if missing := sorted(expected.keys() - found.keys()):
         raise WeightsError(
             f"{source}: {list_names(missing)} missing; the config and the weights are of different models"
@@ -124,12 +124,12 @@ def check_shapes(found: Mapping[str, Shape], expected: Mapping[str, Shape], *, s
 
 
 def all_finite(array: NDArray[np.float32]) -> bool:
-    """Whether no value is NaN or infinite; unlike ``isfinite`` it needs no memory of the array's size."""
+    """Return True if no value is NaN or infinite, without a temporary of the array's size."""
     return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
 def list_names(names: list[str]) -> str:
-    """The first few names for a message, and how many more there are."""
+    """Return the first few names for a message, and the number of the others."""
     shown = ", ".join(names[:NAMES_IN_MESSAGE])
     more = len(names) - NAMES_IN_MESSAGE
     return f"{shown} and {more} more" if more > 0 else shown

@@ -64,7 +64,7 @@ def build_bilm(saved: SavedBiLM) -> BiLM:
 
 
 def file_hashes(source: Source) -> dict[str, str]:
-    """The SHA-256 of each file of a saved model, by file name."""
+    """Return the SHA-256 of each file of a saved model, by file name."""
     found = _locate(source)
     if isinstance(found, PublishedPair):
         paths = [found.options_path, found.weights_path]
@@ -78,7 +78,7 @@ def file_hashes(source: Source) -> dict[str, str]:
 
 
 def published_name(sha256: str, num_bytes: int) -> str | None:
-    """The name under which a file was published; None if it is not one that we know."""
+    """Return the name under which a file was published; None if it is unknown."""
     for known in PUBLISHED_FILES:
         if (known.sha256, known.num_bytes) == (sha256.lower(), num_bytes):
             return known.name

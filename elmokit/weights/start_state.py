@@ -31,7 +31,7 @@ MOST_PASSES = 20
 
 
 def warm_state(bilm: BiLM) -> BiLMState:
-    """The state the LSTMs settle into, (L, 1, …): the same text again and again until its ends stand still.
+    """Return the state that the LSTMs settle into, (L, 1, …): a text is repeated until its final state converges.
 
     Every sentence is a row that carries its own state; the mean of the rows is kept.
     """
@@ -55,12 +55,12 @@ def to_tensors(state: BiLMState) -> dict[str, Tensor]:
 
 
 def from_tensors(tensors: Mapping[str, Tensor]) -> BiLMState:
-    """The inverse of `to_tensors`."""
+    """Return the state of such tensors: the inverse of `to_tensors`."""
     return BiLMState.from_parts({name: tensor[:, None] for name, tensor in tensors.items()})
 
 
 def stored_state(saved: SavedBiLM) -> BiLMState | None:
-    """The settled state that was saved with a biLM, if there is one."""
+    """Return the settled state that was saved with a biLM, or None."""
     return None if saved.start_state is None else from_tensors(saved.start_state)
 
 

@@ -13,7 +13,7 @@ SHORT_HASH = 12
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file, as ``sha256sum`` prints it."""
+    """Return the hash of a file, as ``sha256sum`` prints it."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -49,7 +49,7 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def check_sum(folder: Path, name: str, sums: dict[str, str]) -> None:
-    """Refuse a file that is missing or is not the one whose hash was written down."""
+    """Reject a file that is missing or does not have the recorded hash."""
     path = folder / name
     if name not in sums:
         raise WeightsError(f"{folder / SUMS}: has no line for {name}; get the folder again")
