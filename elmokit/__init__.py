@@ -54,6 +54,22 @@ __all__ = [
     "train_task",
 ]
 
+# Modules below the package whose names users may import; everything else may change without notice.
+PUBLIC_MODULES = (
+    "elmokit.analysis.neighbors",
+    "elmokit.analysis.occurrences",
+    "elmokit.integrations.allennlp",
+    "elmokit.integrations.onnx",
+    "elmokit.integrations.ray",
+    "elmokit.integrations.simple_elmo",
+    "elmokit.pretrain.finetune",
+    "elmokit.pretrain.recipe",
+    "elmokit.score.perplexity",
+    "elmokit.score.saved_lm",
+    "elmokit.text.chars",
+    "elmokit.text.preparation",
+)
+
 _HOMES = {
     "BiLM": "elmokit.model.bilm",
     "BiLMConfig": "elmokit.config",
