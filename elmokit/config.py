@@ -1,4 +1,4 @@
-"""What a biLM is made of, as validated values; and how recipes, TOML files, become such values.
+"""Validated settings: the sizes of a biLM, and recipes read from TOML files.
 
 Sizes that follow from others (the output width, the number of filters) are properties, never fields.
 """
@@ -76,7 +76,7 @@ class LSTMConfig(FrozenConfig):
 
     @property
     def has_projection(self) -> bool:
-        """Whether a layer projects its cells down to its output."""
+        """True if a layer projects its cells down to its output."""
         return self.proj_dim != self.cell_dim
 
     @model_validator(mode="after")
@@ -104,7 +104,7 @@ class BiLMConfig(FrozenConfig):
 
     @property
     def has_token_projection(self) -> bool:
-        """Whether the pooled filters are projected down to the LSTM's input."""
+        """True if the pooled filters are projected down to the LSTM's input."""
         return self.char_encoder.num_filters != self.lstm.proj_dim
 
     @model_validator(mode="after")
@@ -158,7 +158,7 @@ def parse_overrides(overrides: Sequence[str] | Mapping[str, Any]) -> dict[str, A
 
 
 def find_recipe(name: str, *, folder: str = "") -> Path:
-    """A recipe by the path of a TOML file, or by the name of one that elmokit has in this folder of its recipes."""
+    """Return the path of a recipe, given as a TOML file or as the name of one that elmokit has in this folder."""
     if name.endswith(".toml") or Path(name).is_file():
         return Path(name)
     inside, beside = (root / "recipes" for root in Path(__file__).parents[:2])  # installed, or in a source tree
@@ -208,7 +208,7 @@ def _describe(fault: Any, kind: type[BaseModel]) -> str:
 
 
 def _nearest(place: Sequence[str | int], kind: type[BaseModel]) -> str:
-    """The known key that is most like an unknown one, or all that there are."""
+    """Return the known key nearest to an unknown one, or all known keys."""
     *tables, unknown = map(str, place)
     fields = kind.model_fields
     for table in tables:

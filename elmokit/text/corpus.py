@@ -65,7 +65,7 @@ class CorpusSettings(FrozenConfig):
 
 
 class CorpusMeta(FrozenConfig):
-    """What a prepared corpus is made from, and its sizes."""
+    """Sources and sizes of a prepared corpus."""
 
     format: Literal[1] = 1
     fingerprint: str
@@ -143,7 +143,7 @@ class Corpus:
 
     @property
     def num_targets(self) -> int:
-        """What one direction predicts in an epoch: every word, and one boundary a sentence."""
+        """Targets per epoch of one direction: every word, and one boundary per sentence."""
         return self.num_tokens + self.num_sentences
 
     @property
@@ -216,7 +216,7 @@ def _read_meta(folder: Path) -> CorpusMeta:
 
 
 def _buffer(array: NDArray[Any]) -> object:
-    """What an array is a view of, in the end."""
+    """Return the array that a view is ultimately a part of."""
     base: object = array
     while isinstance(base, np.ndarray):
         base = base.base

@@ -101,7 +101,7 @@ def _decode(line: bytes, name: str, number: int, *, or_latin1: bool) -> str:
 
 
 def find_inputs(inputs: Sequence[str | Path]) -> list[str]:
-    """The paths that inputs name, patterns filled in, in the order given; a pattern's files are sorted."""
+    """Return the paths that inputs name, with patterns expanded and sorted, in the order given."""
     if isinstance(inputs, str | Path):
         raise InputError(f"inputs is {str(inputs)!r}, but must be a list of paths; write [{str(inputs)!r}]")
     paths: list[str] = []

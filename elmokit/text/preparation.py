@@ -85,7 +85,7 @@ def prepare_corpus(
 
 
 def recorded_sources(folder: Path) -> tuple[Source, ...]:
-    """The files that a folder was prepared from; none if it holds no intact corpus."""
+    """Return the files that a folder was prepared from; none if it has no intact corpus."""
     try:
         return Corpus.open(folder).meta.sources
     except InputError:
@@ -133,7 +133,7 @@ def _describe(name: str) -> Source:
 
 
 def _gone(names: list[str], folder: Path) -> dict[str, Source]:
-    """What the folder remembers of those files that are not there any more."""
+    """Return the recorded facts about files that are gone."""
     known = {source.name: source for source in (*recorded_sources(folder), *recorded_exclusion(folder))}
     return {name: known[name] for name in names if name in known and not Path(name).exists()}
 
@@ -149,7 +149,7 @@ def _warn_of(gone: list[str], folder: Path) -> None:
 
 
 def _fingerprint(sources: Iterable[Source], settings: CorpusSettings, excluded: Sequence[Source]) -> str:
-    # What has no effect must not tell two corpora apart: the language, where text is tokenised; split, where text is
+    # What has no effect must not tell two corpora apart: the language, where text is tokenized; split, where text is
     # wrapped; and wrapped where it is not, as in corpora from before it was known.
     idle = {"language": settings.tokenized, "split": settings.wrapped, "wrapped": not settings.wrapped}
     how = settings.model_dump(exclude={name for name, is_idle in idle.items() if is_idle})
@@ -228,7 +228,7 @@ def _write_words(
 
 
 def _renumber(folder: Path, words: list[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Number the words by falling count and write tokens and counts so; return words and counts in that order."""
+    """Renumber the words by descending count, write tokens and counts, and return words and counts in that order."""
     provisional = np.memmap(folder / _PROVISIONAL, dtype="<u4", mode="r")
     blocks = [slice(start, start + TOKENS_AT_ONCE) for start in range(0, len(provisional), TOKENS_AT_ONCE)]
     counts = np.zeros(len(words), dtype=np.int64)

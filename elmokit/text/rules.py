@@ -1,4 +1,4 @@
-"""How lines of text become sentences and tokens."""
+"""Rules by which lines of text become sentences and tokens."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

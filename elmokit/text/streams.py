@@ -44,7 +44,7 @@ class RowBatch:
 
 @dataclass(frozen=True)
 class Cursor:
-    """Where the rows stand between two batches: plain numbers, to be saved with a checkpoint."""
+    """Positions of the rows between two batches: plain numbers, saved with a checkpoint."""
 
     step: int
     """Batches made so far."""
@@ -53,7 +53,7 @@ class Cursor:
     row_numbers: tuple[int, ...]
     """The last sentence that each row took."""
     steps_left: tuple[int, ...]
-    """What each row has not yet given of that sentence."""
+    """The part of that sentence that each row has not used yet."""
 
 
 class RowStreams:
@@ -184,7 +184,7 @@ def _hash(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """What fills a batch, row after row: of some sentences, some steps."""
+    """Pieces of sentences that fill a batch, row by row."""
 
     numbers_P: Ints
     sentences_P: Ints
@@ -193,7 +193,7 @@ class _Pieces:
 
 
 class _Packing:
-    """Which sentences fill which row, from batch to batch."""
+    """Assignment of sentences to rows, from batch to batch."""
 
     def __init__(self, corpus: Corpus, order: Order, unroll_steps: int, start: Cursor) -> None:
         self.corpus = corpus
