@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from elmokit.errors import WeightsError
 from elmokit.model.bilm import BiLM
 from elmokit.weights.bilm_tf import read_bilm_tf
-from elmokit.weights.bundled import BUNDLED, find_model
+from elmokit.weights.bundled import BUNDLED, find_model, list_packages
 from elmokit.weights.folder import CONFIG, SOFTMAX, TENSORS, VOCAB, load_folder
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.sums import sha256
@@ -115,9 +115,21 @@ def _locate(source: Source) -> Path | PublishedPair:
         state = "is a file" if folder.exists() else "does not exist"
         raise WeightsError(
             f"{folder}: {state}; expected a folder saved by elmokit, a folder with options.json and one .hdf5 file, "
-            "or the pair of these two files"
+            f"the pair of these two files, or the name of a model ({', '.join(_known_names())}){_hub_hint(folder)}"
         )
     return folder if (folder / CONFIG).exists() else _locate_published(folder)
+
+
+def _known_names() -> list[str]:
+    bundled = [folder.name for folder in BUNDLED.iterdir() if folder.is_dir()] if BUNDLED.is_dir() else []
+    return sorted({*bundled, *list_packages()})
+
+
+def _hub_hint(path: Path) -> str:
+    """Return a hint if a missing path looks like the id of a model on a hub: org/name."""
+    if path.is_absolute() or len(path.parts) != 2 or path.parent.exists() or ".." in path.parts:
+        return ""
+    return f". elmokit downloads nothing: if {path.as_posix()} is on a hub, download its files and name their folder"
 
 
 def _locate_published(folder: Path) -> PublishedPair:

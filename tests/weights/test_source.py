@@ -86,7 +86,28 @@ def test_a_folder_without_one_clear_model_is_refused_by_what_is_there(
         load_saved(folder)
 
 
-def test_a_missing_path_or_a_single_file_is_refused(tmp_path: Path, published_model: PublishedModel) -> None:
+def test_a_missing_model_is_explained_with_the_names_that_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WeightsError, match=r"^elmo: does not exist; .* or the name of a model \(.*en-small.*\)$"):
+        load_saved("elmo")
+
+
+def test_a_hub_id_is_explained_by_saying_that_nothing_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        WeightsError, match=r"elmokit downloads nothing: if allenai/elmo is on a hub, download its files"
+    ):
+        load_saved("allenai/elmo")
+    (tmp_path / "models").mkdir()
+    with pytest.raises(WeightsError, match=r"models/mine: does not exist; .*en-small.*\)$"):
+        load_saved("models/mine")
+
+
+def test_a_missing_path_or_a_single_file_is_rejected(tmp_path: Path, published_model: PublishedModel) -> None:
     with pytest.raises(WeightsError, match="nowhere: does not exist; expected a folder"):
         load_saved(tmp_path / "nowhere")
     with pytest.raises(WeightsError, match=r"weights\.hdf5: is a file; expected a folder"):
