@@ -30,7 +30,8 @@ BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD = 257, 258, 259, 260
 PAD_CHAR = 261  # fills a word up to max_chars; it has a learned vector, and the convolutions see it
 NUM_CHARS = 261
 
-Clip = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class FrozenConfig(BaseModel):
@@ -70,8 +71,8 @@ class LSTMConfig(FrozenConfig):
     proj_dim: PositiveInt = 512
     """Width of a layer's input and output. Equal to cell_dim, there is no projection."""
     num_layers: PositiveInt = 2
-    cell_clip: Clip | None = 3.0
-    proj_clip: Clip | None = 3.0
+    cell_clip: Positive | None = 3.0
+    proj_clip: Positive | None = 3.0
     skip_connections: bool = True
 
     @property

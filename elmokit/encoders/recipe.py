@@ -2,13 +2,11 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BeforeValidator, NonNegativeInt, PositiveInt, model_validator
 
-from elmokit.config import FrozenConfig
+from elmokit.config import FrozenConfig, Positive, Share
 from elmokit.encoders.static_vectors import Lowering
 
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Files = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
 
 

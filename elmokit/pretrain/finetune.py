@@ -23,14 +23,14 @@ from typing import Any
 import torch
 
 from elmokit.atomic import remove_leftovers, write_json
-from elmokit.config import FrozenConfig
+from elmokit.config import FrozenConfig, Positive
 from elmokit.errors import ConfigError, InputError, OutputError
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import Softmax
 from elmokit.pretrain.heldout import heldout_evaluation
 from elmokit.pretrain.loop import Evaluate, train
 from elmokit.pretrain.progress import EvaluationStarted, HeldOut, Report
-from elmokit.pretrain.recipe import DataSettings, Positive, PretrainSettings, Recipe, SoftmaxSettings, VocabSettings
+from elmokit.pretrain.recipe import DataSettings, PretrainSettings, Recipe, SoftmaxSettings, VocabSettings
 from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import PretrainState
 from elmokit.pretrain.texts import PrepareProgress, describe_exclusion, find_texts, find_vocab

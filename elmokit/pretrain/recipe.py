@@ -4,13 +4,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
-from elmokit.config import BiLMConfig, FrozenConfig
+from elmokit.config import BiLMConfig, FrozenConfig, Positive, Share
 from elmokit.text.rules import TextRules
 
 FULL_SOFTMAX_UP_TO = 10_000  # words; above that a sampled softmax is faster and, for the same hours, better
 
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
 
 

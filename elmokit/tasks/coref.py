@@ -16,7 +16,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from elmokit.config import FrozenConfig
+from elmokit.config import FrozenConfig, Positive, Share
 from elmokit.errors import InputError
 from elmokit.extras import require
 from elmokit.metrics.coref import score_coref
@@ -28,7 +28,6 @@ from elmokit.tasks.coref_documents import Clusters, choose_window, genre, make_d
 from elmokit.tasks.coref_pairs import PairScorer
 from elmokit.tasks.coref_spans import KeptSpans, SpanScorer
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.recipe import Positive, Share
 from elmokit.tasks.task import Batch, Sequences, Task
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 

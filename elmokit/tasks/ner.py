@@ -14,7 +14,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from elmokit.config import FrozenConfig
+from elmokit.config import FrozenConfig, Share
 from elmokit.errors import InputError
 from elmokit.metrics.spans import score_spans
 from elmokit.metrics.tags import bio_to_bioul, bio_to_spans, bioul_rules, bioul_to_bio
@@ -22,7 +22,6 @@ from elmokit.nn.basic import BiLSTM, VariationalDropout
 from elmokit.nn.crf import LinearChainCRF, RuleScores, rule_scores, viterbi_decode
 from elmokit.readers.conll2003 import TaggedSentence, read_conll2003
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 

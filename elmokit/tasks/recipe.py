@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
-from elmokit.config import FrozenConfig, find_recipe, parse_config, parse_overrides, read_recipe
+from elmokit.config import FrozenConfig, Positive, Share, find_recipe, parse_config, parse_overrides, read_recipe
 from elmokit.encoders.static_vectors import Lowering
 from elmokit.errors import ConfigError, InputError
 from elmokit.tasks.names import get_task
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from elmokit.tasks.task import AnyTask
 
 NONE = "none"
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # TOML has no null, so recipes write ``none`` for it; in these fields it is a value like the others.
 NoneByName = BeforeValidator(lambda given: NONE if given is None else given)
 Place = Annotated[Literal["none", "input", "output", "both"], NoneByName]

@@ -20,7 +20,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from elmokit.config import FrozenConfig
+from elmokit.config import FrozenConfig, Share
 from elmokit.errors import InputError
 from elmokit.metrics.squad import score_answers
 from elmokit.nn.attention import BiAttention, SelfAttention
@@ -28,7 +28,6 @@ from elmokit.nn.basic import VariationalDropout
 from elmokit.nn.gru import BiGRU
 from elmokit.readers.squad import Answer, Question, read_squad
 from elmokit.tasks.inputs import Column, EncodedTokens, TokenEncoder
-from elmokit.tasks.recipe import Share
 from elmokit.tasks.squad_tokens import TokenizedText, tokenize_paragraph, tokenize_question
 from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
 from elmokit.text.rules import RAW_ENGLISH, TextRules

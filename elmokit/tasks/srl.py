@@ -22,7 +22,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmokit.config import FrozenConfig
+from elmokit.config import FrozenConfig, Share
 from elmokit.errors import InputError
 from elmokit.metrics.srl import VERB, score_role_spans, score_roles
 from elmokit.metrics.tags import OUTSIDE, Span, ViterbiRules, bio_rules, bio_to_spans
@@ -30,7 +30,6 @@ from elmokit.nn.crf import RuleScores, rule_scores, viterbi_decode
 from elmokit.nn.highway_lstm import HighwayLSTM
 from elmokit.tasks.coref_documents import read_documents
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 

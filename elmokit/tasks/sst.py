@@ -18,7 +18,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmokit.config import FrozenConfig
+from elmokit.config import FrozenConfig, Share
 from elmokit.errors import InputError
 from elmokit.nn.attention import self_biattention
 from elmokit.nn.basic import BiLSTM, Dropout, masked_max, masked_mean, masked_softmax
@@ -36,7 +36,6 @@ from elmokit.tasks.classification import (
     unknown_classes,
 )
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.recipe import Share
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
