@@ -240,7 +240,9 @@ def _scored(
     scorer: "Scorer", sentences: Iterable[tuple[int, list[str]]], *, window_words: int, top_k: int | None
 ) -> Iterator[ScoredLine]:
     """Score sentences, some ``window_words`` words at a time."""
-    for window in _windows(sentences, window_words):
+    from elmokit.text.grouping import group_by_size
+
+    for window in group_by_size(sentences, size_of=lambda line: len(line[1]), enough=window_words):
         texts = [tokens for _, tokens in window]
         # The special words are predicted too, and then left out.
         places = scorer.predict(texts, top_k=top_k + NUM_SPECIALS) if top_k else [None] * len(texts)
@@ -255,19 +257,6 @@ def _without_specials(place: "Place", num_words: int | None) -> "Place":
         return tuple(candidate for candidate in candidates if candidate.word not in SPECIAL_WORDS)[:num_words]
 
     return replace(place, forward=words(place.forward), backward=words(place.backward), both=words(place.both))
-
-
-def _windows(sentences: Iterable[tuple[int, list[str]]], num_words: int) -> Iterator[list[tuple[int, list[str]]]]:
-    window: list[tuple[int, list[str]]] = []
-    size = 0
-    for number, tokens in sentences:
-        window.append((number, tokens))
-        size += len(tokens)
-        if size >= num_words:
-            yield window
-            window, size = [], 0
-    if window:
-        yield window
 
 
 def _warn_of_short_rows(num_targets: int) -> None:

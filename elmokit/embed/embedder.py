@@ -17,10 +17,11 @@ from elmokit.embed.options import EmbedderOptions
 from elmokit.embed.picking import Layer, Vectors, check_layer
 from elmokit.embed.pickling import Origin, PickledEmbedder, find_origin, hash_tensors, pack, unpack
 from elmokit.embed.reading import Reader
-from elmokit.embed.sentences import EmbeddedSentence, Sentence, check_sentences, check_tokens
+from elmokit.embed.sentences import EmbeddedSentence, Sentence
 from elmokit.embed.state import StartStates, State
 from elmokit.embed.worker_pool import EmbedderPool
 from elmokit.model.bilm import BiLM, BiLMState
+from elmokit.text.checks import check_sentences, check_tokens
 from elmokit.text.tokens import tokenize, tokenize_with_offsets
 from elmokit.weights.bundled import EN_SMALL
 from elmokit.weights.folder import save_folder

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling, pool_tokens
-from elmokit.embed.sentences import Sentence, check_sentences
+from elmokit.embed.sentences import Sentence
 from elmokit.embed.worker_pool import EmbedderPool
 from elmokit.errors import InputError
+from elmokit.text.checks import check_sentences
 from elmokit.text.sentences import split_sentences
 
 if TYPE_CHECKING:

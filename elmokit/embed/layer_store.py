@@ -29,11 +29,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmokit.atomic import ADVICE
+from elmokit.atomic import explained
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Vectors
-from elmokit.errors import InputError, OutputError
+from elmokit.errors import InputError
 from elmokit.locking import locked
+from elmokit.text.grouping import group_by_size
 
 LAYERS, INDEX = "layers.f16", "index"
 BLOCK = struct.Struct("<II")  # number of records, checksum of their bytes
@@ -63,7 +64,7 @@ class LayerStore:
         if embedder.state == "carry":
             raise InputError("state 'carry' gives a sequence other vectors every time; keep those of 'reset' or 'warm'")
         folder = Path(root) / embedder.fingerprint()
-        with _explained(folder):
+        with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
         return cls(folder, embedder)
 
@@ -78,7 +79,7 @@ class LayerStore:
         missing = {_digest(tokens): tokens for tokens in sequences}
         if missing.keys() <= self._kept.starts.keys():
             return
-        with locked(self.folder, work="adding to it"), _explained(self.folder):
+        with locked(self.folder, work="adding to it"), explained(self.folder):
             self._load()  # another process may have added since
             missing = {digest: tokens for digest, tokens in missing.items() if digest not in self._kept.starts}
             try:
@@ -127,16 +128,9 @@ class LayerStore:
 
     def _windows(self, missing: dict[bytes, Tokens]) -> Iterator[list[tuple[bytes, Tokens]]]:
         most_tokens = MOST_BYTES // (2 * self.num_layers * self.width)
-        window: list[tuple[bytes, Tokens]] = []
-        num_tokens = 0
-        for digest, tokens in missing.items():
-            window.append((digest, tokens))
-            num_tokens += len(tokens)
-            if len(window) == MOST_SEQUENCES or num_tokens >= most_tokens:
-                yield window
-                window, num_tokens = [], 0
-        if window:
-            yield window
+        return group_by_size(
+            missing.items(), size_of=lambda item: len(item[1]), enough=most_tokens, max_items=MOST_SEQUENCES
+        )
 
 
 @dataclass(frozen=True)
@@ -217,15 +211,3 @@ def _digest(tokens: Tokens) -> bytes:
 def _quote(tokens: Tokens) -> str:
     text = " ".join(tokens)
     return repr(text if len(text) <= 40 else text[:40] + "…")
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Turn a failure to write into an ``OutputError``."""
-    try:
-        yield
-    except OutputError:
-        raise
-    except OSError as error:
-        advice = ADVICE.get(error.errno or 0, "keep the layers elsewhere")
-        raise OutputError(f"{folder}: cannot be written: {error.strerror or error}; {advice}") from error

@@ -13,7 +13,7 @@ from elmokit.embed.picking import Layer, Vectors, pick_layers
 from elmokit.embed.state import StartStates
 from elmokit.embed.worker_pool import EmbedderPool
 from elmokit.errors import ElmokitWarning, InputError
-from elmokit.text.grouping import batches_by_length, windows
+from elmokit.text.grouping import batches_by_length, group_by_size, windows
 
 # Sentences sorted together to find batches of similar length: at most so many, or fewer whose vectors take this much.
 WINDOW, WINDOW_BYTES = 4096, 96 * 2**20
@@ -72,7 +72,8 @@ class Reader:
             raise InputError(f"batch_size {batch_size}; expected 1 or more")
         if self.states.policy == "carry":
             return windows(sentences, batch_size)
-        return _windows_by_size(sentences, WINDOW_BYTES // (4 * self.num_layers * self.width))
+        most_tokens = WINDOW_BYTES // (4 * self.num_layers * self.width)
+        return group_by_size(sentences, size_of=len, enough=most_tokens, max_items=WINDOW)
 
     def _plan_batches(self, sentences: Sequence[Tokens], batch_size: int) -> list[list[int]]:
         # Rows that carry their state must meet in the order given; all others are batched by length.
@@ -97,16 +98,3 @@ class Reader:
         if message and not self._warned:
             self._warned = True
             warnings.warn(message, ElmokitWarning, stacklevel=4)
-
-
-def _windows_by_size(sentences: Iterable[Tokens], most_tokens: int) -> Iterator[list[Tokens]]:
-    window: list[Tokens] = []
-    num_tokens = 0
-    for sentence in sentences:
-        window.append(sentence)
-        num_tokens += len(sentence)
-        if len(window) == WINDOW or num_tokens >= most_tokens:
-            yield window
-            window, num_tokens = [], 0
-    if window:
-        yield window

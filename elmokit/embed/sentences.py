@@ -3,16 +3,13 @@
 Shapes: L layers, T tokens, D width.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elmokit.embed.picking import Vectors
-from elmokit.errors import InputError
 
 Sentence = str | Sequence[str]
 """A raw string, which is tokenized, or a list of tokens, taken as they are."""
-
-QUOTED_CHARS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,27 +26,3 @@ class EmbeddedSentence:
     tokens: list[str]
     offsets: list[tuple[int, int]] | None
     layers: Vectors
-
-
-def check_sentences(sentences: Iterable[Sentence]) -> Iterable[Sentence]:
-    """Reject what is not a collection of sentences."""
-    given: object = sentences  # callers need not heed the annotation
-    if isinstance(given, str):
-        quoted = repr(given[:QUOTED_CHARS])
-        raise InputError(f"{quoted} is one string; give a list of sentences, such as [{quoted}]")
-    if not isinstance(given, Iterable):
-        raise InputError(f"sentences is {given!r}, of type {type(given).__name__}; give a list of sentences")
-    return sentences
-
-
-def check_tokens(sentence: Sequence[str]) -> Sequence[str]:
-    """Reject a sentence that is neither a string nor a list of strings."""
-    given: object = sentence
-    if not isinstance(given, Iterable):
-        raise InputError(
-            f"a sentence is {given!r}, of type {type(given).__name__}; expected a string or a list of tokens"
-        )
-    for token in sentence:
-        if not isinstance(token, str):
-            raise InputError(f"a token is {token!r}, of type {type(token).__name__}; expected a string")
-    return sentence

@@ -26,6 +26,8 @@ from elmokit.score.contexts import WINDOW_WORDS, Contexts, Sentences, read_conte
 from elmokit.score.perplexity import exp_or_inf
 from elmokit.score.saved_lm import check_belongs, load_language_model
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
+from elmokit.text.checks import check_sentences, check_tokens
+from elmokit.text.grouping import group_by_size
 from elmokit.text.tokens import tokenize
 from elmokit.text.vocab import Vocab
 from elmokit.weights.bundled import EN_SMALL
@@ -289,25 +291,15 @@ class Scorer:
 def _windows(
     sentences: Iterable[str | Sequence[str]], language: str, window_words: int
 ) -> Iterator[list[tuple[str, ...]]]:
-    """Yield lists of tokenized sentences with about ``window_words`` words each."""
+    """Return an iterator over lists of tokenized sentences with about ``window_words`` words each."""
     if window_words < 1:
         raise InputError(f"window_words is {window_words}; expected 1 or more")
-    if isinstance(sentences, str):
-        raise InputError(f"{sentences[:40]!r} is one string; give a list of sentences, such as [{sentences[:40]!r}]")
-    window: list[tuple[str, ...]] = []
-    num_words = 0
-    for sentence in sentences:
-        tokens = tuple(tokenize(sentence, language=language) if isinstance(sentence, str) else sentence)
-        for token in tokens:
-            if not isinstance(token, str):
-                raise InputError(f"a token is {token!r}, of type {type(token).__name__}; expected a string")
-        window.append(tokens)
-        num_words += len(tokens) + 1  # empty sentences fill a window too
-        if num_words >= window_words:
-            yield window
-            window, num_words = [], 0
-    if window:
-        yield window
+    tokenized = (
+        tuple(tokenize(sentence, language=language)) if isinstance(sentence, str) else check_tokens(tuple(sentence))
+        for sentence in check_sentences(sentences)
+    )
+    # Empty sentences fill a window too.
+    return group_by_size(tokenized, size_of=lambda tokens: len(tokens) + 1, enough=window_words)
 
 
 def _steps_of(batch: Contexts) -> Iterator[tuple[int, slice]]:

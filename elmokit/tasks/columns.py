@@ -22,6 +22,7 @@ from elmokit.errors import ConfigError, InputError
 from elmokit.nn.basic import NO_CHAR
 from elmokit.tasks.inputs import Column, InputSizes, Spelling
 from elmokit.tasks.recipe import CharSettings, TaskRecipe, WordSettings
+from elmokit.text.checks import check_tokens
 
 OTHER_CHAR = NO_CHAR + 1  # known characters follow
 OTHER_WORD = 0  # its trained offset stays zero
@@ -115,7 +116,7 @@ class ColumnMaker:
         mask_BT = np.arange(lengths_B.max()) < lengths_B[:, None]
         distinct: dict[str, int] = {}
         places = [distinct.setdefault(token, len(distinct)) for tokens in sequences for token in tokens]
-        _check_tokens(distinct)
+        check_tokens(distinct)
         places_BT = np.zeros(mask_BT.shape, dtype=np.int64)
         places_BT[mask_BT] = places
         words = [self._look_up(word) for word in distinct]
@@ -230,12 +231,6 @@ def _lengths(sequences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
         if not tokens:
             raise InputError(f"sequence {index} of {len(sequences)} has no tokens; leave such examples out")
     return np.array([len(tokens) for tokens in sequences], dtype=np.int64)
-
-
-def _check_tokens(words: Iterable[str]) -> None:
-    for word in words:
-        if not isinstance(word, str):
-            raise InputError(f"a token is {word!r}, of type {type(word).__name__}; expected a string")
 
 
 def _check_parts(recipe: TaskRecipe, vectors: StaticVectors | None, layers: LayerSource | None) -> None:

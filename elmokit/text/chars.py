@@ -23,6 +23,7 @@ from elmokit.config import (
     PAD_CHAR,
 )
 from elmokit.errors import ElmokitWarning, InputError
+from elmokit.text.checks import check_tokens
 
 CharIds = npt.NDArray[np.int64]
 
@@ -142,10 +143,7 @@ def _check(words: Sequence[str], max_chars: int) -> None:
             f"a sentence is the string {_quote(words)}, but must be a list of tokens; split it first, "
             "for example with elmokit.text.tokens.tokenize"
         )
-    for kind in set(map(type, words)):
-        if not issubclass(kind, str):
-            position, word = next((i, word) for i, word in enumerate(words) if type(word) is kind)
-            raise InputError(f"token {position} is {word!r}, a {kind.__name__}; every token must be a str")
+    check_tokens(words)
 
 
 def _leading_bytes(word: str, count: int) -> bytes:

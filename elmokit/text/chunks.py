@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from elmokit.errors import OutputError
 from elmokit.text.exclusion import ExclusionIndex, LeftOutSentence
+from elmokit.text.grouping import group_by_size
 from elmokit.text.lines import Line
 from elmokit.text.rules import TextRules
 
@@ -35,16 +36,7 @@ class EncodedChunk:
 
 def read_chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
     """Yield the lines in lists of about ``CHUNK_CHARS`` characters."""
-    chunk: list[Line] = []
-    num_chars = 0
-    for line in lines:
-        chunk.append(line)
-        num_chars += len(line.text) + 1
-        if num_chars >= CHUNK_CHARS:
-            yield chunk
-            chunk, num_chars = [], 0
-    if chunk:
-        yield chunk
+    return group_by_size(lines, size_of=lambda line: len(line.text) + 1, enough=CHUNK_CHARS)
 
 
 def _encode(texts: list[str], rules: TextRules, index: ExclusionIndex | None) -> EncodedChunk:

@@ -1,6 +1,6 @@
-"""Sentences in batches of similar length, so that little padding is computed."""
+"""Items in groups: batches of similar length, groups of a number, groups of a size."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -12,9 +12,9 @@ Item = TypeVar("Item")
 def batches_by_length(lengths: Sequence[int], *, batch_size: int, max_positions: int | None) -> list[list[int]]:
     """Group sentence indices into batches, the longest sentences first; equal lengths keep their order.
 
-    A batch has at most ``batch_size`` sentences, and its padded area (sentences times the longest of them) is at
-    most ``max_positions``; None sets no bound. A sentence that alone is longer has a batch of its own.
-    Longest first means that a run out of memory comes at the start, not after an hour.
+    A batch has at most ``batch_size`` sentences. Its padded area, sentences times the length of the longest, is at most
+    ``max_positions``; None sets no bound. A longer sentence has a batch of its own. With the longest first, a lack of
+    memory shows at the start, not after an hour.
     """
     _check_positive("batch_size", batch_size)
     if max_positions is not None:
@@ -37,6 +37,22 @@ def windows(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     _check_positive("size", size)
     remaining = iter(items)
     return iter(lambda: list(islice(remaining, size)), [])
+
+
+def group_by_size(
+    items: Iterable[Item], *, size_of: Callable[[Item], int], enough: int, max_items: int | None = None
+) -> Iterator[list[Item]]:
+    """Yield the items in order; a group ends when its sizes together reach ``enough``, or with ``max_items`` items."""
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += size_of(item)
+        if size >= enough or len(group) == max_items:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _check_positive(name: str, value: int) -> None:

@@ -83,7 +83,7 @@ def test_a_string_in_place_of_a_list_of_tokens_is_refused() -> None:
 
 
 def test_a_token_that_is_no_string_is_named() -> None:
-    with pytest.raises(InputError, match="token 1 is None, a NoneType"):
+    with pytest.raises(InputError, match="a token is None, of type NoneType"):
         encode_words(["a", None], max_chars=50)  # type: ignore[list-item]
 
 

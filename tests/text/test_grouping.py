@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmokit.errors import InputError
-from elmokit.text.grouping import batches_by_length, windows
+from elmokit.text.grouping import batches_by_length, group_by_size, windows
 
 lengths_lists = st.lists(st.integers(0, 40), max_size=40)
 bounds = st.none() | st.integers(1, 100)
@@ -63,3 +63,16 @@ def test_windows_take_no_more_than_they_give() -> None:
 def test_a_window_size_below_one_is_refused_at_the_call() -> None:
     with pytest.raises(InputError, match="size is 0"):
         windows([1], 0)
+
+
+@pytest.mark.parametrize(
+    ("items", "max_items", "groups"),
+    [
+        (["aa", "b", "cc", "dddd", "e"], None, [["aa", "b"], ["cc", "dddd"], ["e"]]),
+        (["a", "b", "", "c", "d"], 2, [["a", "b"], ["", "c"], ["d"]]),
+        (["", ""], None, [["", ""]]),
+        ([], None, []),
+    ],
+)
+def test_a_group_ends_when_it_is_large_enough(items: list[str], max_items: int | None, groups: list[list[str]]) -> None:
+    assert list(group_by_size(iter(items), size_of=len, enough=3, max_items=max_items)) == groups
