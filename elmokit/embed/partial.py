@@ -176,8 +176,17 @@ def open_partial(
             yield partial
         finally:
             partial.close()
-            if not (resume and partial.num_safe_lines):
+            if not (resume and _num_recorded_lines(partial.folder)):
                 partial.discard()
+
+
+def _num_recorded_lines(folder: Path) -> int:
+    """Return the number of finished lines by the journal on disk: an interrupt can come right after its write."""
+    try:
+        journal = _read_journal(folder)
+    except OutputError:
+        return 0
+    return 0 if journal is None else int(journal["done"]["lines"])
 
 
 def _read_journal(folder: Path) -> dict[str, Any] | None:

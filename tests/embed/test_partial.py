@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elmokit.embed.partial import Done, open_partial
+from elmokit.embed.partial import Done, Partial, open_partial, partial_folder
 from elmokit.errors import OutputError
 
 JOB = {"inputs": ["a.txt"]}
@@ -76,3 +76,21 @@ def test_a_first_step_that_was_not_saved_leaves_nothing(tmp_path: Path, monkeypa
         run_without_journal(tmp_path / "out.npy", monkeypatch)
     assert "saved" not in str(error.value)
     assert not (tmp_path / "out.npy.partial").exists()
+
+
+def test_an_interrupt_right_after_the_journal_keeps_the_finished_lines(tmp_path, monkeypatch):
+    write = Partial._write_journal
+
+    def write_then_interrupt(partial: Partial) -> None:
+        write(partial)
+        if partial.done.lines:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Partial, "_write_journal", write_then_interrupt)
+    target = tmp_path / "out.npy"
+    with (
+        pytest.raises(KeyboardInterrupt),
+        open_partial(target, {}, reserved={"part": 0}, resume=True, replace=False) as partial,
+    ):
+        partial.commit(Done(lines=7), state=None)
+    assert json.loads((partial_folder(target) / "job.json").read_text())["done"]["lines"] == 7
