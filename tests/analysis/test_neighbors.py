@@ -134,7 +134,7 @@ def test_progress_is_reported_and_ends_with_all(embedder):
 FAILURES = {
     "no k": ({"k": 0}, "k 0; expected 1 or more"),
     "no query": ({"queries": []}, "no queries; expected one or more"),
-    "no layer": ({"layer": 3}, "layer 3; expected 'mean' or a number from 0 to 2"),
+    "no layer": ({"layer": 3}, "layer 3; expected 'mean', 0 to 2, or -3 to -1 counted from the top"),
 }
 
 
