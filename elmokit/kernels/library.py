@@ -49,11 +49,12 @@ __all__ = [
     "round_to_int8",
 ]
 
-INTERFACE_VERSION = 5  # of isa.c
+INTERFACE_VERSION = 6  # of isa.c
 INT8_ROWS = 64  # PANEL in int8.c
 LARGEST_WORD = 2**15 - 1  # the number of a window has 16 bits in char_pool.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
+_REPACKING = "pack_rows", "unpack_rows", "pack_columns", "unpack_columns"
 _ARGUMENTS: dict[str, list[Any]] = {
     "cell_forward": [_POINTER, _LONG, *[_POINTER] * 3, *[_LONG] * 2, _FLOAT, _INT],
     "cell_backward": [*[_POINTER] * 2, _LONG, *[_POINTER] * 4, *[_LONG] * 3, _FLOAT],
@@ -64,6 +65,11 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "matmul_panels": [_POINTER, _LONG, *[_POINTER] * 2, *[_LONG] * 4, _INT],
     "matmul_int8": [_POINTER, _LONG, *[_POINTER] * 4, *[_LONG] * 4, _INT],
     "powers": [_POINTER, *[_LONG] * 3, *[_POINTER] * 2],
+    "layer_forward": [_POINTER],
+    "layer_backward": [_POINTER],
+    "cross_entropy": [_POINTER],
+    "outer_panels": [_POINTER, _LONG, _POINTER, *[_LONG] * 3, *[_POINTER] * 2],
+    **{name: [_POINTER, *[_LONG] * 3, _POINTER, *[_LONG] * 3] for name in _REPACKING},
 }
 
 
@@ -89,6 +95,10 @@ class Kernels:
             function = getattr(library, f"{name}_{isa}")
             function.argtypes, function.restype = arguments, _INT if name == "char_pool" else None
             self._functions[name] = function
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a C function by its name, for the modules beside this one, which check what they pass."""
+        self._functions[name](*arguments)
 
     def cell_forward(
         self,

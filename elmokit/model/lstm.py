@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
+from elmokit.kernels.library import Kernels
 from elmokit.model.cell import advance_cell, cell_backward, stop_at_clip
+from elmokit.model.layer_kernel import KernelLayer, limit
 from elmokit.model.packing import steps_of
 from elmokit.model.products import (
     MixedProduct,
@@ -26,6 +28,7 @@ from elmokit.model.products import (
     ProductCache,
     TorchProduct,
     exact_product,
+    kernels_for,
     rounded_product,
 )
 from elmokit.model.uncompiled import uncompiled
@@ -146,11 +149,28 @@ class LSTMLayer(nn.Module):
         weights = (self.input_weight, self.recurrent_weight, self.bias, self.projection)
         learns = inputs_NP.requires_grad or any(weight is not None and weight.requires_grad for weight in weights)
         if torch.is_grad_enabled() and learns:
+            kernels = kernels_for(inputs_NP)
+            if kernels is not None and self.projection is not None and not self.mixed:
+                return self._learn_by_kernel(kernels, inputs_NP, rows)
             outputs: tuple[Tensor, Tensor, Tensor] = _TrainableLSTM.apply(  # type: ignore[no-untyped-call]
                 inputs_NP, *weights, rows, clips, self.mixed
             )
             return outputs
         return _run(inputs_NP, self._products(), self.bias, rows, clips)
+
+    def _learn_by_kernel(self, kernels: Kernels, inputs_NP: Tensor, rows: "_Rows") -> tuple[Tensor, Tensor, Tensor]:
+        outputs: tuple[Tensor, Tensor, Tensor] = KernelLayer.apply(  # type: ignore[no-untyped-call]
+            kernels,
+            inputs_NP,
+            self.input_weight,
+            self.recurrent_weight,
+            _with_forget_bias(self.bias),
+            self.projection,
+            rows.batch_sizes,
+            (rows.hidden_BP, rows.cell_BC),
+            (limit(self.cell_clip), limit(self.proj_clip)),
+        )
+        return outputs
 
     def _products(self) -> "_Products":
         make = rounded_product if self._round else exact_product

@@ -1,25 +1,33 @@
-/* An LSTM cell between its matrix products, one pass over memory in each direction.
+/* An LSTM cell between its matrix products (cell.h), one pass over memory in each direction.
  *
- * A row of gates is four blocks of num_cells: input, forget, output, candidate. A clip of NaN clips nothing.
+ * A row of gates is four blocks of num_cells: input, forget, output, candidate.
  */
-#include "squash.h"
+#include "cell.h"
+
+INLINE struct gates load_gates(const float *gates, long num_cells, long count) {
+    return (struct gates){
+        .in = load_part(gates, count),
+        .forget = load_part(gates + num_cells, count),
+        .out = load_part(gates + 2 * num_cells, count),
+        .candidate = load_part(gates + 3 * num_cells, count),
+    };
+}
+
+INLINE void store_gates(float *to, struct gates gates, long num_cells, long count) {
+    store_part(to, gates.in, count);
+    store_part(to + num_cells, gates.forget, count);
+    store_part(to + 2 * num_cells, gates.out, count);
+    store_part(to + 3 * num_cells, gates.candidate, count);
+}
 
 /* One register of cells of one row; all pointers are to the first of them. */
 INLINE void advance(float *gates, const float *before, float *after, float *squashed, long num_cells, float clip,
                     int keep_gates, long count) {
-    const vec in = sigmoid(load_part(gates, count));
-    const vec forget = sigmoid(load_part(gates + num_cells, count));
-    const vec out = sigmoid(load_part(gates + 2 * num_cells, count));
-    const vec candidate = hyperbolic_tangent(load_part(gates + 3 * num_cells, count));
-    const vec cell = clamp(forget * load_part(before, count) + in * candidate, clip);
+    const struct gates open = squash(load_gates(gates, num_cells, count));
+    const vec cell = next_cell(open, load_part(before, count), clip);
     store_part(after, cell, count);
-    store_part(squashed, out * hyperbolic_tangent(cell), count);
-    if (keep_gates) {
-        store_part(gates, in, count);
-        store_part(gates + num_cells, forget, count);
-        store_part(gates + 2 * num_cells, out, count);
-        store_part(gates + 3 * num_cells, candidate, count);
-    }
+    store_part(squashed, open.out * hyperbolic_tangent(cell), count);
+    if (keep_gates) store_gates(gates, open, num_cells, count);
 }
 
 INLINE void advance_rows(float *gates, long gates_stride, const float *before, float *after, float *squashed,
@@ -47,18 +55,11 @@ EXPORT void KERNEL(cell_forward)(float *gates, long gates_stride, const float *b
 /* One register of cells of one row; all pointers are to the first of them. */
 INLINE void retreat(const float *grad, const float *gates, const float *after, const float *before, float *cell_grad,
                     float *gates_grad, long num_cells, float clip, long count) {
-    const vec in = load_part(gates, count), forget = load_part(gates + num_cells, count);
-    const vec out = load_part(gates + 2 * num_cells, count), candidate = load_part(gates + 3 * num_cells, count);
-    const vec let_out_grad = load_part(grad, count), cell = load_part(after, count);
-    const vec squashed = hyperbolic_tangent(cell);
-    const vec reached = load_part(cell_grad, count) + let_out_grad * out * (1.0f - squashed * squashed);
-    /* A clipped cell passes nothing back. */
-    const vec through = choose((cell >= clip) | (cell <= -clip), (vec){0}, reached);
-    store_part(gates_grad, through * candidate * (in * (1.0f - in)), count);
-    store_part(gates_grad + num_cells, through * load_part(before, count) * (forget * (1.0f - forget)), count);
-    store_part(gates_grad + 2 * num_cells, let_out_grad * squashed * (out * (1.0f - out)), count);
-    store_part(gates_grad + 3 * num_cells, through * in * (1.0f - candidate * candidate), count);
-    store_part(cell_grad, through * forget, count);
+    vec reached = load_part(cell_grad, count);
+    const struct gates found = gate_gradients(load_gates(gates, num_cells, count), load_part(after, count),
+                                              load_part(before, count), load_part(grad, count), &reached, clip);
+    store_gates(gates_grad, found, num_cells, count);
+    store_part(cell_grad, reached, count);
 }
 
 /* From the gradient of what the cells let out to those of their gates; moves cell_grad one step back. */

@@ -1,20 +1,5 @@
 /* e^logit for every word of a softmax, each row less its largest logit, with the row's sum: one visit to memory. */
-#include "squash.h"
-
-/* Below this the power, 4e-35 of the largest, adds nothing to a sum in float32. */
-#define LOWEST_EXPONENT (-LARGEST_EXPONENT)
-
-/* -inf gives what LOWEST_EXPONENT does, less than can be told from 0; NaN goes through. */
-INLINE vec power_of(vec x) {
-    const struct exponential e = split_exp(larger(everywhere(LOWEST_EXPONENT), x));
-    return e.power * e.remainder + e.power;
-}
-
-INLINE float largest_lane(vec value) {
-    float largest = value[0];
-    for (int lane = 1; lane < LANES; lane++) largest = value[lane] > largest ? value[lane] : largest;
-    return largest;
-}
+#include "power.h"
 
 /* top holds a lower limit of each row's largest logit, and gets that logit; total gets the sum of the row's powers. */
 EXPORT void KERNEL(powers)(float *logits, long stride, long num_rows, long num_words, float *top, float *total) {

@@ -1,0 +1,74 @@
+"""Matrices in panels, and C functions that take a record of pointers: what the larger kernels share.
+
+Shapes: n rows; M columns of them; q panels; c = PANEL; G outputs; K inputs of a matrix.
+"""
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from elmokit.kernels.library import Kernels
+from elmokit.kernels.packed import PANEL
+
+DEPTH, COLUMNS_AT_ONCE = 256, 256  # of panels.h and outer.h
+
+
+def room(*shape: int) -> Tensor:
+    """Memory that a kernel writes."""
+    # Written out: a program may have set other defaults than C writes.
+    return torch.empty(shape, dtype=torch.float32, device="cpu")
+
+
+def num_panels(count: int) -> int:
+    """The number of panels that hold so many columns."""
+    return -(-count // PANEL)
+
+
+def repack(
+    kernels: Kernels, name: str, matrix: Tensor, panels: Tensor, depth: int, first: int = 0, step: int = 1
+) -> None:
+    """Pack a matrix into panels, or unpack it, by one of the functions of ``pack.c``."""
+    kernels.call(name, matrix.data_ptr(), matrix.stride(0), *matrix.shape, panels.data_ptr(), depth, first, step)
+
+
+def pack_rows(kernels: Kernels, matrix_GK: Tensor) -> Tensor:
+    """Panels whose columns are rows of the matrix, (q, K, c)."""
+    num_rows, num_columns = matrix_GK.shape
+    panels_qKc = room(num_panels(num_rows), num_columns, PANEL)
+    repack(kernels, "pack_rows", matrix_GK, panels_qKc, num_columns)
+    return panels_qKc
+
+
+def pack_columns(kernels: Kernels, matrix_GK: Tensor) -> Tensor:
+    """Panels whose columns are columns of the matrix, (q, G, c)."""
+    num_rows, num_columns = matrix_GK.shape
+    panels_qGc = room(num_panels(num_columns), num_rows, PANEL)
+    repack(kernels, "pack_columns", matrix_GK, panels_qGc, num_rows)
+    return panels_qGc
+
+
+def outer_panels(kernels: Kernels, rows_nM: Tensor, panels_qnc: Tensor) -> Tensor:
+    """Sums over n of rows times panels, (q, M, c)."""
+    num_rows, num_columns = rows_nM.shape
+    found_qMc = room(len(panels_qnc), num_columns, PANEL)
+    if not num_rows:
+        return found_qMc.zero_()
+    tiles = room(COLUMNS_AT_ONCE * DEPTH)
+    where = rows_nM.data_ptr(), rows_nM.stride(0), panels_qnc.data_ptr()
+    counts = num_rows, num_columns, len(panels_qnc)
+    kernels.call("outer_panels", *where, *counts, tiles.data_ptr(), found_qMc.data_ptr())
+    return found_qMc
+
+
+def job_type(head: type[ctypes.Structure], *names: str) -> type[ctypes.Structure]:
+    """The C record that begins with ``head`` and goes on with pointers of these names."""
+    members = [("head", head), *[(name, ctypes.c_void_p) for name in names]]
+    return type("Job", (ctypes.Structure,), {"_fields_": members})
+
+
+def call_job(kernels: Kernels, name: str, job: ctypes.Structure, parts: dict[str, Tensor]) -> None:
+    """Fill a record's pointers and call a C function with it."""
+    for part, tensor in parts.items():
+        setattr(job, part, tensor.data_ptr())
+    kernels.call(name, ctypes.byref(job))

@@ -1,0 +1,55 @@
+/* Products over positions, the gradients of weights:
+ *
+ *     out[q][m][c] = sum over n of rows[n][m] * panels[q][n][c]
+ *
+ * The panels are read as they lie. The rows are packed, DEPTH of them at a time, into tiles that stay in the
+ * second-level cache while all panels pass.
+ */
+#ifndef ELMOKIT_OUTER_H
+#define ELMOKIT_OUTER_H
+
+#include "panels.h"
+
+enum { COLUMNS_AT_ONCE = 256 }; /* of rows: with DEPTH a quarter of a megabyte */
+
+/* Columns of `depth` rows as tiles, (depth, columns of the tile). */
+static void pack_tiles(const float *rows, long stride, long depth, long num_columns, float *tiles) {
+#define TILE(count)                                                                                                  \
+    for (long k = 0; k < depth; k++)                                                                                 \
+        for (int r = 0; r < count; r++) tiles[at * depth + k * count + r] = rows[k * stride + at + r]
+    FOR_TILES(num_columns, at, TILE)
+#undef TILE
+}
+
+/* One part of a panel times all tiles. */
+static void multiply_tiles(const float *panel, const float *tiles, long depth, long num_columns, float *out, int add) {
+#define TILE(count)                                                                                                  \
+    do {                                                                                                             \
+        vec sums[MOST_ROWS][VECTORS];                                                                                \
+        UNROLL for (int r = 0; r < count; r++)                                                                       \
+            UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] = (vec){0};                                          \
+        add_products(sums, panel, tiles + at * depth, 1, count, depth, count);                                       \
+        float *to = out + at * PANEL;                                                                                \
+        store_sums(sums, add ? to : NULL, PANEL, to, PANEL, PANEL, count);                                           \
+    } while (0)
+    FOR_TILES(num_columns, at, TILE)
+#undef TILE
+}
+
+/* rows (num_rows, num_columns), panels (num_panels, num_rows of panel_rows, PANEL), out (num_panels, num_columns, PANEL);
+ * tiles is room for COLUMNS_AT_ONCE * DEPTH numbers. */
+static void multiply_outer(const float *rows, long stride, const float *panels, long panel_rows, long num_rows,
+                           long num_columns, long num_panels, float *tiles, float *out, int accumulate) {
+    for (long first = 0; first < num_columns; first += COLUMNS_AT_ONCE) {
+        const long columns = smaller_of(num_columns - first, COLUMNS_AT_ONCE);
+        for (long k = 0; k < num_rows; k += DEPTH) {
+            const long depth = smaller_of(num_rows - k, DEPTH);
+            pack_tiles(rows + k * stride + first, stride, depth, columns, tiles);
+            for (long q = 0; q < num_panels; q++)
+                multiply_tiles(panels + (q * panel_rows + k) * PANEL, tiles, depth, columns,
+                               out + (q * num_columns + first) * PANEL, accumulate || k > 0);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,134 @@
+/* Matrix products with one operand in panels.
+ *
+ * A panel is PANEL columns of a matrix, (depth, PANEL): what one turn of the inner loop reads lies side by side, so the
+ * panel streams through the processor once for all rows of the other operand. A library's product is made for
+ * matrices with more rows than a batch has sentences; at 8 to 64 rows it spends most of its time on packing.
+ *
+ *     out[r][c] = from[r][c] + (sum over k of rows[r][k] * panel[k][c])
+ *
+ * A row's sums depend on that row alone: not on the rows beside it, nor on how they are cut into tiles.
+ */
+#ifndef ELMOKIT_PANELS_H
+#define ELMOKIT_PANELS_H
+
+#include "kernel.h"
+
+enum {
+    PANEL = 16,
+    VECTORS = PANEL / LANES,
+    MOST_ROWS = 12 / VECTORS, /* 12 sums, the panel's values and one broadcast fill the registers */
+    AHEAD = 32,               /* cache lines between what is read and what is prefetched */
+    DEPTH = 256               /* k summed in one go: a panel's part, 16 kB, stays in the first-level cache for all
+                                 rows, and long sums made of such parts round less */
+};
+
+/* Rows of the other operand: element k of row r is at first[r * row + k / PANEL * panel + k % PANEL].
+ * Plain rows have panel == PANEL; a matrix that is itself in panels has row == PANEL. */
+struct rows {
+    const float *first;
+    long row, panel;
+};
+
+INLINE struct rows skip_rows(struct rows rows, long count) {
+    rows.first += count * rows.row;
+    return rows;
+}
+
+/* k must be a multiple of PANEL. */
+INLINE struct rows skip_depth(struct rows rows, long k) {
+    rows.first += k / PANEL * rows.panel;
+    return rows;
+}
+
+INLINE long smaller_of(long a, long b) { return a < b ? a : b; }
+
+/* sums[r] += row r times a panel; `count` rows, a constant, so that the sums are registers. */
+INLINE void add_products(vec sums[][VECTORS], const float *panel, const float *row, long stride, long step, long depth,
+                         const int count) {
+    for (long k = 0; k < depth; k++) {
+        __builtin_prefetch(panel + (k + AHEAD) * PANEL);
+        vec weights[VECTORS];
+        UNROLL for (int v = 0; v < VECTORS; v++) weights[v] = load(panel + k * PANEL + v * LANES);
+        UNROLL for (int r = 0; r < count; r++) {
+            const vec value = everywhere(row[r * stride + k * step]);
+            UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] += value * weights[v];
+        }
+    }
+}
+
+INLINE void store_sums(vec sums[][VECTORS], const float *from, long from_stride, float *out, long out_stride,
+                       long columns, const int count) {
+    UNROLL for (int r = 0; r < count; r++) {
+        UNROLL for (int v = 0; v < VECTORS; v++) {
+            const long left = columns - v * LANES;
+            const float *base = from + r * from_stride + v * LANES;
+            float *to = out + r * out_stride + v * LANES;
+            if (left >= LANES)
+                store(to, from ? load(base) + sums[r][v] : sums[r][v]);
+            else if (left > 0)
+                store_part(to, from ? load_part(base, left) + sums[r][v] : sums[r][v], left);
+        }
+    }
+}
+
+/* One tile: `count` rows, a constant, times one part of a panel. */
+INLINE void multiply_tile(const float *panel, struct rows rows, long depth, const float *from, long from_stride,
+                          float *out, long out_stride, long columns, const int count) {
+    vec sums[MOST_ROWS][VECTORS];
+    UNROLL for (int r = 0; r < count; r++)
+        UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] = (vec){0};
+    if (rows.panel == PANEL)
+        add_products(sums, panel, rows.first, rows.row, 1, depth, count);
+    else
+        for (long k = 0; k < depth; k += PANEL, rows.first += rows.panel)
+            add_products(sums, panel + k * PANEL, rows.first, PANEL, 1, smaller_of(depth - k, PANEL), count);
+    if (columns == PANEL)
+        store_sums(sums, from, from_stride, out, out_stride, PANEL, count);
+    else
+        store_sums(sums, from, from_stride, out, out_stride, columns, count);
+}
+
+/* Calls TILE(count) for tiles of nearly one size: one small last tile would leave the multipliers waiting. */
+#define FOR_TILES(num_rows, at, TILE)                                                                                  \
+    for (long at = 0, left_ = ((num_rows) + MOST_ROWS - 1) / MOST_ROWS, size_; at < (num_rows); at += size_, left_--) {\
+        size_ = ((num_rows) - at + left_ - 1) / left_;                                                                 \
+        switch (size_) {                                                                                               \
+            case 1: TILE(1); break;                                                                                    \
+            case 2: TILE(2); break;                                                                                    \
+            case 3: TILE(3); break;                                                                                    \
+            case 4: if (MOST_ROWS >= 4) TILE(4); break;                                                                \
+            case 5: if (MOST_ROWS >= 5) TILE(5); break;                                                                \
+            case 6: if (MOST_ROWS >= 6) TILE(6); break;                                                                \
+            case 7: if (MOST_ROWS >= 7) TILE(7); break;                                                                \
+            case 8: if (MOST_ROWS >= 8) TILE(8); break;                                                                \
+            case 9: if (MOST_ROWS >= 9) TILE(9); break;                                                                \
+            case 10: if (MOST_ROWS >= 10) TILE(10); break;                                                             \
+            case 11: if (MOST_ROWS >= 11) TILE(11); break;                                                             \
+            default: if (MOST_ROWS >= 12) TILE(12); break;                                                             \
+        }                                                                                                              \
+    }
+
+/* All rows times one part of a panel. `from` is NULL for zeros; a from_stride of 0 starts every row from one. */
+static inline void multiply_part(const float *panel, struct rows rows, long num_rows, long depth, const float *from,
+                                 long from_stride, float *out, long out_stride, long columns) {
+#define TILE(count)                                                                                                  \
+    multiply_tile(panel, skip_rows(rows, at), depth, from ? from + at * from_stride : NULL, from_stride,             \
+                  out + at * out_stride, out_stride, columns, count)
+    FOR_TILES(num_rows, at, TILE)
+#undef TILE
+}
+
+/* All rows times panels: out = rows . panels, or out += it. num_columns may end inside a panel. */
+static inline void multiply_panels(const float *panels, struct rows rows, long num_rows, long depth, float *out,
+                                   long out_stride, long num_columns, int accumulate) {
+    for (long k = 0; k < depth; k += DEPTH) {
+        const long part = smaller_of(depth - k, DEPTH);
+        const int add = accumulate || k > 0;
+        for (long first = 0; first < num_columns; first += PANEL)
+            multiply_part(panels + first * depth + k * PANEL, skip_depth(rows, k), num_rows, part,
+                          add ? out + first : NULL, out_stride, out + first, out_stride,
+                          smaller_of(num_columns - first, PANEL));
+    }
+}
+
+#endif

@@ -1,0 +1,61 @@
+"""An LSTM layer under autograd by the compiled whole-layer kernel: one call forward, one backward.
+
+The states in which it starts and ends carry no gradient: training cuts them anyway.
+
+Shapes: N positions of all rows, packed; B rows; P width; C cells; G = 4 C gates.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, autograd
+from torch.autograd.function import once_differentiable
+
+from elmokit.kernels.layer import LayerTape, LayerWeights, final_state, layer_gradients, run_layer
+from elmokit.kernels.library import Kernels
+
+
+def limit(clip: float | None) -> float:
+    """A clip as the kernels take it."""
+    return math.nan if clip is None else clip
+
+
+class KernelLayer(autograd.Function):
+    """Outputs (N, P), and the hidden (B, P) and cell (B, C) state in which every row ended."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        kernels: Kernels,
+        inputs_NP: Tensor,
+        input_weight_GP: Tensor,
+        recurrent_weight_GP: Tensor,
+        bias_G: Tensor,
+        projection_PC: Tensor,
+        batch_sizes: Sequence[int],
+        start: tuple[Tensor, Tensor],
+        clips: tuple[float, float],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """``bias_G`` has what is added for the forget gate; ``start`` are hidden and cell, as those returned."""
+        weights = LayerWeights(input_weight_GP, recurrent_weight_GP, bias_G, projection_PC, *clips)
+        tape = run_layer(kernels, inputs_NP, batch_sizes, *start, weights)
+        hidden_BP, cell_BC = final_state(tape, *start)
+        ctx.kernels, ctx.clips, ctx.is_used = kernels, clips, False
+        parts = weights.input_GP, weights.recurrent_GP, weights.bias_G, weights.projection_PC
+        ctx.save_for_backward(*parts, *tape.tensors())
+        ctx.mark_non_differentiable(hidden_BP, cell_BC)
+        return tape.outputs_NP, hidden_BP, cell_BC
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outputs_grad_NP: Tensor, *_state_grads: None) -> tuple[Tensor | None, ...]:
+        """The gradients of inputs and weights."""
+        weights = LayerWeights(*ctx.saved_tensors[:4], *ctx.clips)
+        tape = LayerTape(*ctx.saved_tensors[4:])
+        if ctx.is_used:  # a graph that was retained
+            tape = tape.rerun(ctx.kernels, weights)
+        ctx.is_used = True
+        found = layer_gradients(ctx.kernels, tape, outputs_grad_NP, weights)
+        grads = found.inputs_NP, found.input_GP, found.recurrent_GP, found.bias_G, found.projection_PC
+        return None, *grads, None, None, None
