@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from elmokit.kernels.cross_entropy import EntropyGrads, cross_entropy
 from elmokit.model.products import kernels_for
 from elmokit.model.uncompiled import uncompiled
 
 PIECE_BYTES = 4 * 2**20  # of logits at once: what is near the processor, for they are read several times
 FEWEST_ROWS = 128  # of logits at once, whatever they take: they share a visit to all words' weights
+MOST_PACKED = 2**23  # weights of candidates that are packed, twice, for the compiled kernel
 TILE_BYTES, TILE_ROWS = 2**20, 512  # of logits at once where nothing is learned: positions by some of the words
 
 
@@ -113,12 +115,32 @@ def _cross_entropy(
     true_weight_NP = softmax.weight[targets_N]
     true_N = (hidden_NP * true_weight_NP).sum(dim=1) + true_offset_N
 
+    parts = hidden_NP, weight_KP, offset_K, own_column_N, true_N
+    kernels = kernels_for(hidden_NP)
+    if kernels is not None and weight_KP.numel() <= MOST_PACKED:
+        found = cross_entropy(kernels, *parts)
+    else:
+        found = _compare_in_pieces(*parts)
+    true_grad_N = found.target_N
+    hidden_grad_NP = found.hidden_NP.addcmul_(true_grad_N[:, None], true_weight_NP)
+    rows_R, place = torch.cat([ids_K, targets_N]).unique(return_inverse=True)
+    true_weight_grad_NP = true_grad_N[:, None] * hidden_NP
+    weight_RP = weight_KP.new_zeros(len(rows_R), weight_KP.shape[1])
+    weight_RP.index_add_(0, place, torch.cat([found.weight_KP, true_weight_grad_NP]))
+    bias_R = offset_K.new_zeros(len(rows_R)).index_add_(0, place, torch.cat([found.offset_K, true_grad_N]))
+    return LossGrads(found.loss, hidden_grad_NP, rows_R, weight_RP, bias_R)
+
+
+def _compare_in_pieces(
+    hidden_NP: Tensor, weight_KP: Tensor, offset_K: Tensor, own_column_N: Tensor, true_N: Tensor
+) -> EntropyGrads:
+    """What `cross_entropy` does, for any device and type, and for vocabularies too large to be packed."""
     loss = hidden_NP.new_zeros((), dtype=torch.double)
     hidden_grad_NP = torch.empty_like(hidden_NP)
     weight_grad_KP = torch.zeros_like(weight_KP)
     bias_grad_K = torch.zeros_like(offset_K)
     true_grad_N = torch.empty_like(true_N)
-    for piece in _pieces(len(hidden_NP), size=max(FEWEST_ROWS, PIECE_BYTES // (4 * max(1, len(ids_K))))):
+    for piece in _pieces(len(hidden_NP), size=max(FEWEST_ROWS, PIECE_BYTES // (4 * max(1, len(weight_KP))))):
         logits_nK = torch.addmm(offset_K, hidden_NP[piece], weight_KP.t())
         hit_n = (own_column_N[piece] >= 0).nonzero().squeeze(1)
         logits_nK[hit_n, own_column_N[piece][hit_n]] = -torch.inf
@@ -133,13 +155,7 @@ def _cross_entropy(
         torch.mm(powers_nK, weight_KP, out=hidden_grad_NP[piece]).mul_(share_n[:, None])
         weight_grad_KP.addmm_(powers_nK.t(), hidden_NP[piece] * share_n[:, None])
         bias_grad_K.addmv_(powers_nK.t(), share_n)
-    hidden_grad_NP.addcmul_(true_grad_N[:, None], true_weight_NP)
-    rows_R, place = torch.cat([ids_K, targets_N]).unique(return_inverse=True)
-    true_weight_grad_NP = true_grad_N[:, None] * hidden_NP
-    weight_RP = weight_KP.new_zeros(len(rows_R), weight_KP.shape[1])
-    weight_RP.index_add_(0, place, torch.cat([weight_grad_KP, true_weight_grad_NP]))
-    bias_R = offset_K.new_zeros(len(rows_R)).index_add_(0, place, torch.cat([bias_grad_K, true_grad_N]))
-    return LossGrads(loss, hidden_grad_NP, rows_R, weight_RP, bias_R)
+    return EntropyGrads(loss, hidden_grad_NP, weight_grad_KP, bias_grad_K, true_grad_N)
 
 
 def _powers(logits_nK: Tensor, apart_n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
