@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from elmokit.model.bilm import BiLMState
+from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.model.directions import run_both
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import Drop, LSTMStack, LSTMState
 from elmokit.model.softmax import LossGrads, Softmax, full_loss, sampled_loss
 from elmokit.pretrain.batches import DirectionBatch, PretrainBatch
 from elmokit.pretrain.optimizer import RowGradients
+
+NUM_HALVES = 2  # of a batch's words, each encoded on one core
 
 
 @dataclass(frozen=True)
@@ -57,20 +59,45 @@ def compute_gradients(
     With ``frozen_bilm`` only the softmax gets a gradient; parameters without one are neither shared nor updated.
     """
     model.zero_grad(set_to_none=True)
-    autocast = torch.autocast(batch.char_ids_WC.device.type, dtype=torch.bfloat16, enabled=mixed)
-    with autocast, torch.set_grad_enabled(not frozen_bilm):
-        tokens_WP = model.bilm.encode_tokens(batch.char_ids_WC)
+    encoded = _encode(model.bilm, batch.char_ids_WC, executor, mixed=mixed, frozen_bilm=frozen_bilm)
+    tokens_WP = torch.cat([part.detach() for part in encoded])
     parts = (
         (model.bilm.forward_lstm, batch.forward, start.forward, drop("forward")),
         (model.bilm.backward_lstm, batch.backward, start.backward, drop("backward")),
     )
-    calls = [(model.softmax, tokens_WP.detach(), *part, scale, frozen_bilm) for part in parts]
+    calls = [(model.softmax, tokens_WP, *part, scale, frozen_bilm) for part in parts]
     forward, backward = run_both(executor, _run_direction, *calls)
     if forward.tokens_grad_WP is not None and backward.tokens_grad_WP is not None:
-        tokens_WP.backward(forward.tokens_grad_WP + backward.tokens_grad_WP)
+        _learn_encoding(encoded, forward.tokens_grad_WP + backward.tokens_grad_WP, executor)
     rows = _softmax_gradients(model.softmax, batch, forward.softmax, backward.softmax, scale)
     final = BiLMState(forward.final, backward.final)
     return StepResult(forward.softmax.loss, backward.softmax.loss, rows, final)
+
+
+def _encode(
+    bilm: BiLM, char_ids_WC: Tensor, executor: Executor | None, *, mixed: bool, frozen_bilm: bool
+) -> list[Tensor]:
+    """The words' token layer; in two halves where there are two cores, one on each."""
+
+    def encode(part_WC: Tensor) -> Tensor:
+        # Here, because a thread has settings of its own.
+        autocast = torch.autocast(part_WC.device.type, dtype=torch.bfloat16, enabled=mixed)
+        with autocast, torch.set_grad_enabled(not frozen_bilm):
+            return bilm.encode_tokens(part_WC)
+
+    if executor is None or torch.get_num_threads() != NUM_HALVES:
+        return [encode(char_ids_WC)]
+    first_WC, second_WC = char_ids_WC.tensor_split(NUM_HALVES)
+    return list(run_both(executor, encode, (first_WC,), (second_WC,)))
+
+
+def _learn_encoding(encoded: list[Tensor], grad_WP: Tensor, executor: Executor | None) -> None:
+    """Set the encoder's gradients. Two halves add theirs in any order, and a sum of two is the same in both."""
+    if len(encoded) == 1:
+        encoded[0].backward(grad_WP)
+        return
+    grads = grad_WP.split([len(part) for part in encoded])
+    run_both(executor, Tensor.backward, (encoded[0], grads[0]), (encoded[1], grads[1]))
 
 
 def _run_direction(
