@@ -7,8 +7,8 @@ idle OpenMP threads busy-wait for milliseconds, and take CPU from the working th
 import ctypes
 import os
 
-# Options of glibc's mallopt: one arena for all threads, map no block on its own, and never return the end of the heap to
-# the system. Arenas of other threads are returned whenever they are empty, so every step would map them anew.
+# Options of glibc's mallopt: one arena for all threads, map no block on its own, and never return the end of the heap
+# to the system. Arenas of other threads are returned whenever they are empty, so every step would map them anew.
 SETTINGS = {-8: 1, -4: 0, -1: 2**31 - 1}
 SPIN_COUNT = "10000"  # about a quarter of a millisecond
 

@@ -30,7 +30,7 @@ ROWS_AT_ONCE = 128  # of cross_entropy.c
 
 @dataclass(frozen=True)
 class EntropyGrads:
-    """A loss summed over positions, and its gradients. That of a target's own weight is not among them."""
+    """A loss summed over positions and its gradients, except that of each target's own weight."""
 
     loss: Tensor
     hidden_NP: Tensor  # without what comes through the target's own weight

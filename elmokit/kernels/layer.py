@@ -1,7 +1,7 @@
 """A whole LSTM layer with projection in one C call per pass (``layer.c``), for training.
 
-Cells are cut into blocks of PANEL, the last one filled up. What there is per cell is stored by blocks, positions within
-them: as the next product reads it.
+Cells are cut into blocks of PANEL, the last one filled up. Tensors with a value per cell are stored block by
+block, with the positions inside a block: the layout that the next product reads.
 
 Shapes: N positions of all rows, packed; B rows; P width; J = 2 P, a position's input beside its row's last output;
 C cells; G = 4 C gates; b blocks; c = PANEL cells of a block.
@@ -26,11 +26,11 @@ GATES = 4
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """The weights of a layer, as its module has them. A clip of NaN clips nothing."""
+    """Weights of a layer in the layout of its module. A clip of NaN disables clipping."""
 
     input_GP: Tensor
     recurrent_GP: Tensor
-    bias_G: Tensor  # with what is added for the forget gate
+    bias_G: Tensor  # forget bias included
     projection_PC: Tensor
     cell_clip: float
     proj_clip: float
@@ -38,7 +38,7 @@ class LayerWeights:
 
 @dataclass(frozen=True)
 class LayerTape:
-    """What a forward pass leaves for the backward pass."""
+    """Tensors that a forward pass saves for the backward pass."""
 
     batch_sizes: Tensor  # (steps,)
     start_cells_bBc: Tensor
@@ -49,7 +49,7 @@ class LayerTape:
     outputs_NP: Tensor
 
     def rerun(self, kernels: Kernels, weights: LayerWeights) -> "LayerTape":
-        """A tape that is not used up, made by the same forward pass."""
+        """Repeat the forward pass and return its tape, for a graph that is used twice."""
         width, num_rows = self.outputs_NP.shape[1], self.start_cells_bBc.shape[1]
         sizes = self.batch_sizes.tolist()
         hidden_BP = torch.zeros(num_rows, width, dtype=torch.float32, device="cpu")
@@ -58,7 +58,7 @@ class LayerTape:
         return run_layer(kernels, self.joined_NJ[:, :width], sizes, hidden_BP, cell_BC, weights)
 
     def tensors(self) -> list[Tensor]:
-        """All parts, in the order of the fields."""
+        """Return all parts in the order of the fields."""
         return [getattr(self, field.name) for field in fields(self)]
 
 
@@ -101,7 +101,7 @@ def run_layer(
     cell_BC: Tensor,
     weights: LayerWeights,
 ) -> LayerTape:
-    """Run all steps of a packed batch from a state."""
+    """Run all steps of a packed batch from a state and return the tape."""
     num_positions, width = inputs_NP.shape
     num_rows, num_cells = cell_BC.shape
     _check(weights, inputs_NP, hidden_BP, cell_BC)
@@ -144,7 +144,7 @@ def run_layer(
 
 
 def final_state(tape: LayerTape, hidden_BP: Tensor, cell_BC: Tensor) -> tuple[Tensor, Tensor]:
-    """The hidden (B, P) and cell (B, C) state in which every row ended, from those in which it started."""
+    """Return the hidden (B, P) and cell (B, C) state in which every row ended, given the state it started from."""
     hidden_BP, cell_BC = hidden_BP.clone(), cell_BC.clone()
     first = 0
     for size, next_size in pairwise([*tape.batch_sizes.tolist(), 0]):

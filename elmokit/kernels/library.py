@@ -97,7 +97,7 @@ class Kernels:
             self._functions[name] = function
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a C function by its name, for the modules beside this one, which check what they pass."""
+        """Call a C function by name. The caller checks its arguments."""
         self._functions[name](*arguments)
 
     def cell_forward(

@@ -1,4 +1,4 @@
-"""Matrices in panels, and C functions that take a record of pointers: what the larger kernels share.
+"""Helpers of the larger kernels: matrices in panels, and C functions that take a struct of pointers.
 
 Shapes: n rows; M columns of them; q panels; c = PANEL; G outputs; K inputs of a matrix.
 """
@@ -15,13 +15,13 @@ DEPTH, COLUMNS_AT_ONCE = 256, 256  # of panels.h and outer.h
 
 
 def room(*shape: int) -> Tensor:
-    """Memory that a kernel writes."""
+    """Allocate memory for a kernel to write."""
     # Written out: a program may have set other defaults than C writes.
     return torch.empty(shape, dtype=torch.float32, device="cpu")
 
 
 def num_panels(count: int) -> int:
-    """The number of panels that hold so many columns."""
+    """Return the number of panels that ``count`` columns fill."""
     return -(-count // PANEL)
 
 
@@ -33,7 +33,7 @@ def repack(
 
 
 def pack_rows(kernels: Kernels, matrix_GK: Tensor) -> Tensor:
-    """Panels whose columns are rows of the matrix, (q, K, c)."""
+    """Return panels whose columns are rows of the matrix, (q, K, c)."""
     num_rows, num_columns = matrix_GK.shape
     panels_qKc = room(num_panels(num_rows), num_columns, PANEL)
     repack(kernels, "pack_rows", matrix_GK, panels_qKc, num_columns)
@@ -41,7 +41,7 @@ def pack_rows(kernels: Kernels, matrix_GK: Tensor) -> Tensor:
 
 
 def pack_columns(kernels: Kernels, matrix_GK: Tensor) -> Tensor:
-    """Panels whose columns are columns of the matrix, (q, G, c)."""
+    """Return panels whose columns are columns of the matrix, (q, G, c)."""
     num_rows, num_columns = matrix_GK.shape
     panels_qGc = room(num_panels(num_columns), num_rows, PANEL)
     repack(kernels, "pack_columns", matrix_GK, panels_qGc, num_rows)
@@ -49,7 +49,7 @@ def pack_columns(kernels: Kernels, matrix_GK: Tensor) -> Tensor:
 
 
 def outer_panels(kernels: Kernels, rows_nM: Tensor, panels_qnc: Tensor) -> Tensor:
-    """Sums over n of rows times panels, (q, M, c)."""
+    """Return the sums over n of rows times panels, (q, M, c)."""
     num_rows, num_columns = rows_nM.shape
     found_qMc = room(len(panels_qnc), num_columns, PANEL)
     if not num_rows:
@@ -62,13 +62,13 @@ def outer_panels(kernels: Kernels, rows_nM: Tensor, panels_qnc: Tensor) -> Tenso
 
 
 def job_type(head: type[ctypes.Structure], *names: str) -> type[ctypes.Structure]:
-    """The C record that begins with ``head`` and goes on with pointers of these names."""
+    """Return the type of a C struct: ``head``, then one pointer per name."""
     members = [("head", head), *[(name, ctypes.c_void_p) for name in names]]
     return type("Job", (ctypes.Structure,), {"_fields_": members})
 
 
 def call_job(kernels: Kernels, name: str, job: ctypes.Structure, parts: dict[str, Tensor]) -> None:
-    """Fill a record's pointers and call a C function with it."""
+    """Fill the pointers of a struct and call a C function with it."""
     for part, tensor in parts.items():
         setattr(job, part, tensor.data_ptr())
     kernels.call(name, ctypes.byref(job))

@@ -1,6 +1,6 @@
 """An LSTM layer under autograd by the compiled whole-layer kernel: one call forward, one backward.
 
-The states in which it starts and ends carry no gradient: training cuts them anyway.
+The states in which it starts and ends carry no gradient: training truncates backpropagation there.
 
 Shapes: N positions of all rows, packed; B rows; P width; C cells; G = 4 C gates.
 """
@@ -14,10 +14,11 @@ from torch.autograd.function import once_differentiable
 
 from elmokit.kernels.layer import LayerTape, LayerWeights, final_state, layer_gradients, run_layer
 from elmokit.kernels.library import Kernels
+from elmokit.model.uncompiled import uncompiled
 
 
 def limit(clip: float | None) -> float:
-    """A clip as the kernels take it."""
+    """Return a clip as the kernels expect it: NaN for none."""
     return math.nan if clip is None else clip
 
 
@@ -37,7 +38,7 @@ class KernelLayer(autograd.Function):
         start: tuple[Tensor, Tensor],
         clips: tuple[float, float],
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """``bias_G`` has what is added for the forget gate; ``start`` are hidden and cell, as those returned."""
+        """Run the layer. ``bias_G`` includes the forget bias; ``start`` is the hidden and the cell state."""
         weights = LayerWeights(input_weight_GP, recurrent_weight_GP, bias_G, projection_PC, *clips)
         tape = run_layer(kernels, inputs_NP, batch_sizes, *start, weights)
         hidden_BP, cell_BC = final_state(tape, *start)
@@ -49,8 +50,9 @@ class KernelLayer(autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @uncompiled
     def backward(ctx: Any, outputs_grad_NP: Tensor, *_state_grads: None) -> tuple[Tensor | None, ...]:
-        """The gradients of inputs and weights."""
+        """Return the gradients of inputs and weights."""
         weights = LayerWeights(*ctx.saved_tensors[:4], *ctx.clips)
         tape = LayerTape(*ctx.saved_tensors[4:])
         if ctx.is_used:  # a graph that was retained

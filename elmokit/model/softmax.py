@@ -17,7 +17,7 @@ from elmokit.model.uncompiled import uncompiled
 
 PIECE_BYTES = 4 * 2**20  # of logits at once: what is near the processor, for they are read several times
 FEWEST_ROWS = 128  # of logits at once, whatever they take: they share a visit to all words' weights
-MOST_PACKED = 2**23  # weights of candidates that are packed, twice, for the compiled kernel
+MOST_PACKED = 2**23  # most candidate weights to pack, twice, for the compiled kernel
 TILE_BYTES, TILE_ROWS = 2**20, 512  # of logits at once where nothing is learned: positions by some of the words
 
 
@@ -134,7 +134,7 @@ def _cross_entropy(
 def _compare_in_pieces(
     hidden_NP: Tensor, weight_KP: Tensor, offset_K: Tensor, own_column_N: Tensor, true_N: Tensor
 ) -> EntropyGrads:
-    """What `cross_entropy` does, for any device and type, and for vocabularies too large to be packed."""
+    """Do the same as `cross_entropy` on any device and type, and with vocabularies too large to pack."""
     loss = hidden_NP.new_zeros((), dtype=torch.double)
     hidden_grad_NP = torch.empty_like(hidden_NP)
     weight_grad_KP = torch.zeros_like(weight_KP)

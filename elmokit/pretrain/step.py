@@ -77,10 +77,10 @@ def compute_gradients(
 def _encode(
     bilm: BiLM, char_ids_WC: Tensor, executor: Executor | None, *, mixed: bool, frozen_bilm: bool
 ) -> list[Tensor]:
-    """The words' token layer; in two halves where there are two cores, one on each."""
+    """Return the token layer of the words, in two halves computed in parallel where torch uses two threads."""
 
     def encode(part_WC: Tensor) -> Tensor:
-        # Here, because a thread has settings of its own.
+        # Set inside the thread, because these settings are per thread.
         autocast = torch.autocast(part_WC.device.type, dtype=torch.bfloat16, enabled=mixed)
         with autocast, torch.set_grad_enabled(not frozen_bilm):
             return bilm.encode_tokens(part_WC)
@@ -92,7 +92,7 @@ def _encode(
 
 
 def _learn_encoding(encoded: list[Tensor], grad_WP: Tensor, executor: Executor | None) -> None:
-    """Set the encoder's gradients. Two halves add theirs in any order, and a sum of two is the same in both."""
+    """Set the gradients of the encoder. The halves may add theirs in either order: a sum of two terms commutes."""
     if len(encoded) == 1:
         encoded[0].backward(grad_WP)
         return

@@ -3,13 +3,13 @@
 Shapes as in elmokit.kernels.library.
 """
 
-import ctypes
 import shutil
 from pathlib import Path
 from threading import Thread
 
 import pytest
 import torch
+from instruction_sets import LIBRARY, runnable
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,28 +19,8 @@ from elmokit.kernels import library as kernels
 from elmokit.kernels.library import Kernels, build_char_tables, conv_gradients, open_library, pack_panels, quantize
 from elmokit.text.chars import encode_words
 
-LIBRARY = open_library()
-ISAS = ("baseline", "avx2", "avx512")
 SIZES = [(0, 8), (1, 1), (1, 16), (3, 7), (3, 19), (5, 64)]  # rows, cells
 EXTREMES = [1e4, -1e4, float("inf"), -float("inf"), 0.0, -0.0, 88.0, -88.0, 1e-30, 80.5, -104.0, 20.0]
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers_every_run() -> None:
-    torch.manual_seed(0)
-
-
-def runnable() -> list[str]:
-    """Every instruction set of the library that this machine can run: each is a program of its own."""
-    if LIBRARY is None:
-        return []
-    LIBRARY.best_isa.restype = ctypes.c_char_p
-    return list(ISAS[: ISAS.index(LIBRARY.best_isa().decode()) + 1])
-
-
-@pytest.fixture(params=runnable() or [pytest.param("none", marks=pytest.mark.skip("built without kernels"))])
-def compiled(request: pytest.FixtureRequest) -> Kernels:
-    return Kernels(LIBRARY, request.param)
 
 
 def advance(gates_bG: Tensor, before_bC: Tensor, clip: float | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,184 @@
+"""The whole-layer LSTM kernel against autograd in float64.
+
+Shapes as in elmokit.kernels.layer.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from threading import Thread
+
+import pytest
+import torch
+from torch import Tensor
+
+from elmokit.errors import InputError
+from elmokit.kernels.layer import LayerGradients, LayerTape, LayerWeights, final_state, layer_gradients, run_layer
+from elmokit.kernels.library import Kernels
+
+WEIGHTS = "input_GP", "recurrent_GP", "bias_G", "projection_PC"
+SHAPES = [  # cells, width, batch sizes, rows
+    (16, 16, [1], 1),
+    (37, 19, [7, 7, 5, 2, 1], 9),  # rows that take no step, and a last block that is not whole
+    (5, 3, [4, 3, 3, 1], 4),
+    (64, 32, [13, 13, 13], 13),
+    (300, 150, [20, 6], 20),  # sums in more than one part
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A layer and what it reads."""
+
+    weights: LayerWeights
+    inputs_NP: Tensor
+    sizes: Sequence[int]
+    hidden_BP: Tensor
+    cell_BC: Tensor
+    grad_NP: Tensor
+
+    def run(self, kernels: Kernels) -> LayerTape:
+        return run_layer(kernels, self.inputs_NP, self.sizes, self.hidden_BP, self.cell_BC, self.weights)
+
+
+def draw(cells: int, width: int, sizes: Sequence[int], rows: int, *, clip: float = math.nan) -> Case:
+    count = sum(sizes)
+    weights = LayerWeights(
+        torch.randn(4 * cells, width) / width**0.5,
+        torch.randn(4 * cells, width) / width**0.5,
+        torch.randn(4 * cells),
+        torch.randn(width, cells) / cells**0.5,
+        clip,
+        clip / 2,
+    )
+    hidden, cell = torch.randn(rows, width), torch.randn(rows, cells).clamp(-0.5, 0.5)
+    return Case(weights, torch.randn(count, width), sizes, hidden, cell, torch.randn(count, width))
+
+
+def by_autograd(case: Case) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+    """Outputs, final hidden and cell state, and the gradients of inputs and weights, in float64."""
+    leaves = [case.inputs_NP, *(getattr(case.weights, name) for name in WEIGHTS)]
+    inputs, input_weight, recurrent, bias, projection = leaves = [leaf.double().requires_grad_() for leaf in leaves]
+    hidden, cell, outputs, first = case.hidden_BP.double(), case.cell_BC.double(), [], 0
+    for size in case.sizes:
+        gates = inputs[first : first + size] @ input_weight.t() + hidden[:size] @ recurrent.t() + bias
+        let_in, forget, let_out, candidate = gates.chunk(4, dim=1)
+        new_cell = forget.sigmoid() * cell[:size] + let_in.sigmoid() * candidate.tanh()
+        if not math.isnan(case.weights.cell_clip):
+            new_cell = new_cell.clamp(-case.weights.cell_clip, case.weights.cell_clip)
+        new_hidden = (let_out.sigmoid() * new_cell.tanh()) @ projection.t()
+        if not math.isnan(case.weights.proj_clip):
+            new_hidden = new_hidden.clamp(-case.weights.proj_clip, case.weights.proj_clip)
+        outputs.append(new_hidden)
+        hidden, cell = torch.cat([new_hidden, hidden[size:]]), torch.cat([new_cell, cell[size:]])
+        first += size
+    together = torch.cat(outputs)
+    together.backward(case.grad_NP.double())
+    return together.detach(), hidden.detach(), cell.detach(), [leaf.grad for leaf in leaves]
+
+
+def parts(found: LayerGradients) -> list[Tensor]:
+    return [found.inputs_NP, *(getattr(found, name) for name in WEIGHTS)]
+
+
+@pytest.mark.parametrize("clip", [math.nan, 0.4])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_outputs_states_and_gradients_equal_those_of_autograd(compiled: Kernels, shape, clip: float) -> None:
+    case = draw(*shape, clip=clip)
+    outputs, hidden, cell, gradients = by_autograd(case)
+    tape = case.run(compiled)
+    assert not math.isfinite(clip) or (outputs.abs() == clip / 2).any(), "no clip held, so it proves nothing"
+    torch.testing.assert_close(tape.outputs_NP.double(), outputs, rtol=1e-5, atol=1e-5)
+    for found, expected in zip(final_state(tape, case.hidden_BP, case.cell_BC), (hidden, cell), strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    for found, expected in zip(
+        parts(layer_gradients(compiled, tape, case.grad_NP, case.weights)), gradients, strict=True
+    ):
+        assert float((found.double() - expected).norm() / expected.norm()) < 1e-5
+
+
+def test_a_graph_that_is_used_twice_gives_the_same_gradients(compiled: Kernels) -> None:
+    case = draw(*SHAPES[1], clip=0.4)
+    tape = case.run(compiled)
+    once = parts(layer_gradients(compiled, tape, case.grad_NP, case.weights))
+    again = tape.rerun(compiled, case.weights)
+    twice = parts(layer_gradients(compiled, again, case.grad_NP, case.weights))
+    assert all(torch.equal(left, right) for left, right in zip(once, twice, strict=True))
+
+
+def test_inputs_and_weights_may_lie_anywhere(compiled: Kernels) -> None:
+    case = draw(37, 19, [5, 3], 5)
+    shifted = torch.empty(case.inputs_NP.numel() + 1)[1:].view_as(case.inputs_NP).copy_(case.inputs_NP)
+    wide = torch.empty(4 * 37, 40)
+    wide[:, 3:22] = case.weights.input_GP
+    elsewhere = replace(case, inputs_NP=shifted, weights=replace(case.weights, input_GP=wide[:, 3:22]))
+    assert torch.equal(elsewhere.run(compiled).outputs_NP, case.run(compiled).outputs_NP)
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it(compiled: Kernels) -> None:
+    case = draw(37, 19, [9, 9, 4], 9)
+    alone = Case(
+        case.weights, case.inputs_NP[[0, 9, 18]], [1, 1, 1], case.hidden_BP[:1], case.cell_BC[:1], case.grad_NP[:3]
+    )
+    assert torch.equal(alone.run(compiled).outputs_NP, case.run(compiled).outputs_NP[[0, 9, 18]])
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+def test_nan_and_infinity_stay_in_their_row_and_are_not_lost(compiled: Kernels, broken: float) -> None:
+    case = draw(37, 19, [4, 4], 4, clip=3.0)
+    sound = case.run(compiled).outputs_NP
+    case.inputs_NP[1, 2] = broken
+    expected = by_autograd(case)[0]
+    found = case.run(compiled).outputs_NP
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found[[0, 2, 3, 4, 6, 7]], sound[[0, 2, 3, 4, 6, 7]])
+
+
+def test_a_gradient_of_nan_reaches_its_inputs(compiled: Kernels) -> None:
+    case = draw(37, 19, [4, 4], 4)
+    case.grad_NP[5, 0] = math.nan
+    found = layer_gradients(compiled, case.run(compiled), case.grad_NP, case.weights)
+    assert found.inputs_NP[[1, 5]].isnan().all()
+    assert not found.inputs_NP[[0, 2, 3, 4, 6, 7]].isnan().any()
+    assert found.recurrent_GP.isnan().any()
+
+
+def test_no_positions_are_no_outputs_and_no_gradient(compiled: Kernels) -> None:
+    case = draw(37, 19, [], 3)
+    tape = case.run(compiled)
+    assert tape.outputs_NP.shape == (0, 19)
+    assert torch.equal(final_state(tape, case.hidden_BP, case.cell_BC)[0], case.hidden_BP)
+    assert all(not part.any() for part in parts(layer_gradients(compiled, tape, case.grad_NP, case.weights)))
+
+
+def test_ten_threads_get_what_one_gets(compiled: Kernels) -> None:
+    case = draw(64, 32, [13] * 5, 13)
+    expected = parts(layer_gradients(compiled, case.run(compiled), case.grad_NP, case.weights))
+    equal: list[bool] = []
+
+    def work() -> None:
+        found = parts(layer_gradients(compiled, case.run(compiled), case.grad_NP, case.weights))
+        equal.append(all(torch.equal(left, right) for left, right in zip(found, expected, strict=True)))
+
+    threads = [Thread(target=work) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert equal == [True] * 10
+
+
+def test_wrong_shapes_types_and_sizes_never_reach_the_kernel(compiled: Kernels) -> None:
+    case = draw(37, 19, [4, 4], 4)
+    for wrong in (
+        replace(case, sizes=[4, 3]),
+        replace(case, sizes=[3, 5]),
+        replace(case, sizes=[5, 3]),
+        replace(case, inputs_NP=case.inputs_NP.double()),
+        replace(case, hidden_BP=case.hidden_BP[:3]),
+        replace(case, weights=replace(case.weights, projection_PC=case.weights.projection_PC.t())),
+    ):
+        with pytest.raises(InputError):
+            wrong.run(compiled)
+    with pytest.raises(InputError):
+        layer_gradients(compiled, case.run(compiled), case.grad_NP[:5], case.weights)
