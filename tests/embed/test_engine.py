@@ -204,26 +204,6 @@ def test_packed_weights_follow_when_the_weights_change(published_model: Publishe
         torch.testing.assert_close(bilm(ids).layers_BLTD, plain(ids).layers_BLTD, rtol=0, atol=1e-5)
 
 
-@pytest.mark.long
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_process_can_go_on_embedding(published_model: PublishedModel) -> None:
-    """Data loaders fork, and set torch to one thread. Ours stayed behind: waiting for them would never end."""
-    program = """
-import os, sys, torch
-from elmokit import Embedder
-torch.set_num_threads(2)
-embedder = Embedder.from_pretrained(sys.argv[1])
-before = embedder.embed_layers([["The", "bank"]])[0]
-child = os.fork()
-if child == 0:
-    torch.set_num_threads(1)
-    os._exit(0 if (embedder.embed_layers([["The", "bank"]])[0] == before).all() else 1)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    folder = published_model.options_path.parent
-    subprocess.run([sys.executable, "-W", "ignore", "-c", program, str(folder)], check=True, timeout=60)
-
-
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_a_programs_default_device_and_type_change_nothing(published_model: PublishedModel, precision: str) -> None:
     expected = Embedder.from_pretrained(published_model.pair, precision=precision).embed_layers(SENTENCES)

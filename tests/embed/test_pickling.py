@@ -147,7 +147,7 @@ def test_joblib_workers_give_the_same_vectors(make) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "int8"])
 def test_a_pool_of_processes_encodes_the_same_bits(published_model: PublishedModel, precision: str) -> None:
     embedder = Embedder.from_pretrained(published_model.pair, precision=precision)
     texts = [f"It closed {number} times. We {'play ' * (number % 7)}." for number in range(50)]

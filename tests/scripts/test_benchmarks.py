@@ -178,7 +178,7 @@ def test_the_pretraining_benchmark_runs_and_both_sides_agree(text_path):
         assert row in printed
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_memory_benchmark_prepares_and_trains(text_path):
     small = ["model.char_encoder.filters=[[1, 4]]", "model.lstm.cell_dim=8", "model.lstm.proj_dim=4"]
     few = ["training.num_rows=2", "training.unroll_steps=5"]
