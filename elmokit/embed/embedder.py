@@ -1,7 +1,6 @@
 """Give every token of a sentence its vectors, from all layers of a biLM.
 
-Shapes: L layers of vectors (the token layer, then the LSTMs'), T tokens, D width, N positions of a batch's
-sentences one after the other, W distinct words.
+Shapes: L layers of vectors (the token layer, then the LSTMs'), T tokens, D width.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from elmokit.encoders.progress import EncoderStep
 from elmokit.encoders.recipe import EncoderTraining
-from elmokit.runs.checkpoint import Checkpoint
+from elmokit.runs.checkpoint import Checkpoint, tensors_of_kind
 from elmokit.runs.optimizers import OPTIMIZERS, check_finite
 from elmokit.runs.seeds import seeded
 
@@ -129,9 +129,9 @@ class EncoderState:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Return to the state of a checkpoint."""
-        self.model.load_state_dict(_of_kind(checkpoint.tensors, "model/"))
-        self.best_weights = _of_kind(checkpoint.tensors, "best/")
-        self._load_optimizers(_of_kind(checkpoint.tensors, "optimizer/"))
+        self.model.load_state_dict(tensors_of_kind(checkpoint.tensors, "model/"))
+        self.best_weights = tensors_of_kind(checkpoint.tensors, "best/")
+        self._load_optimizers(tensors_of_kind(checkpoint.tensors, "optimizer/"))
         self.step, facts = checkpoint.step, checkpoint.facts
         self.seconds, self.learning_rate, self.best = facts["seconds"], facts["learning_rate"], facts["best"]
 
@@ -178,7 +178,3 @@ def _make_optimizers(model: nn.Module, settings: EncoderTraining) -> list[torch.
     if settings.optimizer == "sgd":
         return [OPTIMIZERS["sgd"](dense), torch.optim.SGD(sparse)]
     return [OPTIMIZERS["adam"](dense), torch.optim.SparseAdam(sparse)]
-
-
-def _of_kind(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
-    return {name.removeprefix(kind): tensor for name, tensor in tensors.items() if name.startswith(kind)}

@@ -7,6 +7,7 @@ when it is complete and on disk. A run is resumed from the newest intact checkpo
 import json
 import shutil
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,8 @@ def clear_unfinished(folder: Path) -> None:
     """Remove what an interrupted save left behind. Nothing may be saving in ``folder`` meanwhile."""
     if folder.is_dir():
         remove_leftovers(folder)
+
+
+def tensors_of_kind(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix such as ``model/``, without it."""
+    return {name.removeprefix(kind): tensor for name, tensor in tensors.items() if name.startswith(kind)}

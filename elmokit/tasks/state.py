@@ -1,13 +1,12 @@
 """State of a task run between two steps: the model, and everything that the next step depends on."""
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from torch import Tensor, nn
 
-from elmokit.runs.checkpoint import Checkpoint
+from elmokit.runs.checkpoint import Checkpoint, tensors_of_kind
 from elmokit.runs.optimizers import check_finite
 from elmokit.runs.seeds import seeded
 from elmokit.tasks.optimizer import MovingMean, TaskOptimizer, learning_rate
@@ -124,16 +123,12 @@ class TaskState:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore the state that a checkpoint was made of."""
         tensors, facts = checkpoint.tensors, checkpoint.facts
-        self.model.load_state_dict(_of_kind(tensors, "model/"))
-        self._optimizer.load(_of_kind(tensors, "optimizer/"))
+        self.model.load_state_dict(tensors_of_kind(tensors, "model/"))
+        self._optimizer.load(tensors_of_kind(tensors, "optimizer/"))
         if self._mean is not None:
-            self._mean.load(_of_kind(tensors, "mean/"))
+            self._mean.load(tensors_of_kind(tensors, "mean/"))
         best = facts["best"]
-        self.best = None if best is None else Best(best["step"], best["scores"], _of_kind(tensors, "best/"))
+        self.best = None if best is None else Best(best["step"], best["scores"], tensors_of_kind(tensors, "best/"))
         self.step, self.seconds = checkpoint.step, facts["seconds"]
         self.dev_curve = [DevScores(**point) for point in facts.get("dev_curve", [])]  # older versions have none
         self.evaluations_since_best, self.num_halvings = facts["looks_since_best"], facts["num_halvings"]
-
-
-def _of_kind(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
-    return {name.removeprefix(kind): tensor for name, tensor in tensors.items() if name.startswith(kind)}

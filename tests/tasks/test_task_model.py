@@ -126,7 +126,7 @@ class WatchedLayers:
 
 
 OUTPUTS = changed(RHYMES, decode=lambda output, _example, _labels: output)
-"""What is decided is the output itself, so that any difference shows."""
+"""A task whose prediction is the output itself, so that any difference shows."""
 
 
 def check_mean(found: Sequence[np.ndarray], models: Sequence[TaskModel]) -> None:
