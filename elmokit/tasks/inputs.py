@@ -71,12 +71,13 @@ class TokenEncoder(nn.Module):
             self.char_cnn = CharCNN(sizes.num_chars, chars.char_dim, chars.filters, dropout=chars.dropout)
         self.penalty_strength = elmo.penalty
         has_elmo = bool(sizes.num_layers)
+        self.layer_dim = sizes.layer_dim // 2 if elmo.layers == "type" else sizes.layer_dim
         self.input_mix = _mix(sizes, elmo) if has_elmo and elmo.place in ("input", "both") else None
         self.output_mix = _mix(sizes, elmo) if has_elmo and elmo.place in ("output", "both") else None
         self.dropout = Dropout(elmo.dropout)
         char_dim = 0 if chars is None else sum(count for _, count in chars.filters)
-        self.input_dim = word_dim + char_dim + (sizes.layer_dim if self.input_mix is not None else 0)
-        self.output_dim = sizes.layer_dim if self.output_mix is not None else 0
+        self.input_dim = word_dim + char_dim + (self.layer_dim if self.input_mix is not None else 0)
+        self.output_dim = self.layer_dim if self.output_mix is not None else 0
 
     def forward(self, column: Column) -> EncodedTokens:
         """Return the concatenated vectors."""
@@ -107,7 +108,7 @@ class TokenEncoder(nn.Module):
         layers_LND, mask_BT = column.layers_LND, column.mask_BT
         assert layers_LND is not None
         everywhere_1N = torch.ones(1, layers_LND.shape[1], dtype=torch.bool, device=mask_BT.device)
-        mixed_1ND: Tensor = self.dropout(mix(layers_LND[None], everywhere_1N))
+        mixed_1ND: Tensor = self.dropout(mix(layers_LND[None, :, :, : self.layer_dim], everywhere_1N))
         flat_PD = mixed_1ND.new_zeros(mask_BT.numel(), mixed_1ND.shape[2])
         return flat_PD.index_copy(0, mask_BT.flatten().nonzero().squeeze(1), mixed_1ND[0]).view(*mask_BT.shape, -1)
 
@@ -131,7 +132,7 @@ def _mix(sizes: InputSizes, elmo: ElmoSettings) -> ScalarMix:
     mix = ScalarMix(
         sizes.num_layers,
         layer_norm=None if elmo.layer_norm == "none" else elmo.layer_norm,
-        only_layer=sizes.num_layers - 1 if elmo.layers == "last" else None,
+        only_layer={"all": None, "last": sizes.num_layers - 1, "type": 0}[elmo.layers],
     )
     mix.gamma.requires_grad_(elmo.learn_gamma)
     return mix

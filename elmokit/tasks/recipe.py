@@ -53,7 +53,8 @@ class ElmoSettings(FrozenConfig):
     untrained: bool = False
     """Take only its shape, with random weights that follow from the seed: a control."""
     place: Place = "input"
-    layers: Literal["all", "last"] = "all"
+    layers: Literal["all", "last", "type"] = "all"
+    """``type``: the token layer alone, at half the width, because a biLM's token layer is one vector twice."""
     penalty: Annotated[float, Field(ge=0)] = 0.0
     """The paper's lambda, the factor of the squared mix weights (before the softmax)."""
     learn_gamma: bool = True

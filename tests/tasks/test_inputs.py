@@ -255,3 +255,15 @@ def test_padding_gets_no_gradient(store: LayerStore):
     alone = [gradients([tokens]) for tokens in SENTENCES]
     for name, gradient in gradients(SENTENCES).items():
         torch.testing.assert_close(gradient, sum(part[name] for part in alone), rtol=1e-4, atol=1e-4)
+
+
+def test_the_type_layer_is_the_token_vector_once(store):
+    columns = make_columns(TaskRecipe(task="toy", elmo=ElmoSettings(model="toy", place="both", layers="type")), store)
+    encoder = make_encoder(columns)
+    encoded = encoder(columns.make(SENTENCES[:1]))
+    token_layer_ND = store.join(SENTENCES[:1])[0]
+    assert torch.equal(token_layer_ND[:, : ELMO_DIM // 2], token_layer_ND[:, ELMO_DIM // 2 :])
+    assert (encoder.input_dim, encoder.output_dim) == (ELMO_DIM // 2, ELMO_DIM // 2)
+    expected_ND = encoder.input_mix.gamma * token_layer_ND[:, : ELMO_DIM // 2]
+    torch.testing.assert_close(encoded.inputs_BTE[0], expected_ND)
+    assert encoder.input_mix.weights is None
