@@ -12,7 +12,7 @@ import typer
 
 from elmokit import __version__
 from elmokit.cli.commands import USAGE, sub_app
-from elmokit.cli.messages import is_first_process, say
+from elmokit.cli.messages import is_first_process, print_message
 from elmokit.cli.system import limit_spinning
 from elmokit.errors import ElmokitError
 
@@ -99,7 +99,7 @@ def _warnings_as_lines() -> Iterator[None]:
         line: str | None = None,
     ) -> None:
         del category, filename, lineno, file, line
-        say(f"warning: {message}")
+        print_message(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
@@ -112,5 +112,5 @@ def _fail(message: str, code: int, *, debug: bool) -> int:
         import traceback
 
         traceback.print_exc()
-    say(message)
+    print_message(message)
     return code

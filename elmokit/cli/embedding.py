@@ -11,7 +11,7 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
-from elmokit.cli.messages import say
+from elmokit.cli.messages import print_message
 from elmokit.cli.options import STREAM_HELP, Language, Model, StateOrCarry, Tokenized, model_source
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _report_to(shown: "Progress") -> "Callable[[EmbedProgress], None]":
         if is_first:
             is_first = False
             if now.lines:
-                say(f"resuming after {now.lines:,} of {now.total_lines:,} lines")
+                print_message(f"resuming after {now.lines:,} of {now.total_lines:,} lines")
             shown.begin("embedding", unit="lines", work_unit="words", done=now.lines, work=now.tokens)
         shown.update(now.lines, total=now.total_lines, work=now.tokens)
 
@@ -144,8 +144,10 @@ def _print_report(report: "EmbedReport", *, max_chars: int) -> None:
     if report.cut_words:
         words = "1 word is longer" if report.cut_words == 1 else f"{report.cut_words:,} words are longer"
         was = "was" if report.cut_words == 1 else "were"
-        say(f"warning: {words} than {max_chars - 2} bytes and {was} cut; split such words if the difference matters")
+        print_message(
+            f"warning: {words} than {max_chars - 2} bytes and {was} cut; split such words if the difference matters"
+        )
     if not report.tokens:
-        say(f"warning: no words in the input; {report.output} has no vectors")
+        print_message(f"warning: no words in the input; {report.output} has no vectors")
     if sys.stderr.isatty():
-        say(f"{report.output}: {report.lines:,} lines, {report.tokens:,} tokens in {report.seconds:,.1f} s")
+        print_message(f"{report.output}: {report.lines:,} lines, {report.tokens:,} tokens in {report.seconds:,.1f} s")

@@ -8,7 +8,7 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
-from elmokit.cli.messages import is_first_process, say
+from elmokit.cli.messages import is_first_process, print_message
 from elmokit.cli.options import (
     MODEL_HELP,
     Language,
@@ -106,7 +106,7 @@ def finetune(
     if is_first_process():
         _print_change(result)
         steps = "1 step" if result.num_steps == 1 else f"{result.num_steps:,} steps"
-        say(f"tuned in {steps}; the model is in {output}")
+        print_message(f"tuned in {steps}; the model is in {output}")
 
 
 def _finetune(
@@ -182,7 +182,7 @@ def _phase_reporter(shown: RunDisplay, *, has_softmax: bool) -> "Report":
         if isinstance(entry, RunPlan):
             part = next(runs)
             if not has_softmax:
-                say(f"training {part}")
+                print_message(f"training {part}")
             shown.short_run_advice = "use fewer --rows or more --epochs" if part.startswith("everything") else ""
         shown.report(entry)
 

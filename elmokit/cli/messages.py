@@ -10,7 +10,7 @@ import typer
 _print_above_live_line: Callable[[str], None] | None = None
 
 
-def say(message: str) -> None:
+def print_message(message: str) -> None:
     """Print a message as one line on stderr. Ranks other than the first name themselves."""
     rank = "" if is_first_process() else f"process {os.environ['RANK']}: "
     line = f"elmokit: {rank}{' '.join(message.split())}"

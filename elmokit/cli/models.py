@@ -8,7 +8,7 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
-from elmokit.cli.messages import say
+from elmokit.cli.messages import print_message
 from elmokit.cli.options import MODEL_HELP, ModelFiles, State, model_source
 
 
@@ -31,7 +31,9 @@ def convert(
 
     convert_model(source, output, to=to, half=dtype == "float16", overwrite=force)
     if to == "hdf5" and has_softmax(source):
-        say("the published format cannot store the output layer; keep the original for scoring and fine-tuning")
+        print_message(
+            "the published format cannot store the output layer; keep the original for scoring and fine-tuning"
+        )
 
 
 @verb(app)
@@ -49,7 +51,7 @@ def export(
 
     export_onnx(source, output, state=state, overwrite=force)
     if check:
-        say(f"{output}: within {check_onnx(output, source, state=state):.0e} of PyTorch")
+        print_message(f"{output}: within {check_onnx(output, source, state=state):.0e} of PyTorch")
 
 
 @verb(app, runs_bare=True)

@@ -8,7 +8,7 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
-from elmokit.cli.messages import is_first_process, say
+from elmokit.cli.messages import is_first_process, print_message
 from elmokit.cli.options import Language, Split, TextFiles, Tokenized, Workers, Wrapped, num_workers
 from elmokit.cli.run_display import show_run
 from elmokit.cli.stopping import stop_by_signal
@@ -69,7 +69,7 @@ def pretrain(
     if model is None:
         raise KeyboardInterrupt(f"the run is saved in {run_dir}; run the same command to resume")
     if is_first_process():
-        say(f"{shown.summary()}; the model is in {model}")
+        print_message(f"{shown.summary()}; the model is in {model}")
 
 
 @verb(app)
@@ -107,7 +107,7 @@ def vocab(
     words = Vocab.from_counts(counted.words, max_size=max_size, min_count=min_count)
     with atomic_file(output) as new:
         new.write_bytes(words.to_text().encode())
-    say(
+    print_message(
         f"{output}: {len(words):,} words including three specials; the text has {len(counted.words):,} distinct "
         f"words in {counted.num_tokens:,} tokens and {counted.num_sentences:,} sentences"
     )

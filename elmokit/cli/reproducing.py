@@ -9,7 +9,7 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.commands import sub_app, verb
-from elmokit.cli.messages import say
+from elmokit.cli.messages import print_message
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.system import keep_freed_memory
 from elmokit.errors import ElmokitError, InputError, OutputError
@@ -200,7 +200,7 @@ def _show(
     for path, text in ((runs_file, to_json_lines(run_dir, datasets, runs)), (save, page)):
         with atomic_file(path) as new:
             new.write_text(text, "utf-8")
-    say(f"the table is in {save}, its runs in {runs_file}")
+    print_message(f"the table is in {save}, its runs in {runs_file}")
 
 
 def _without_notes(words: "Sequence[str]") -> "Iterator[str]":

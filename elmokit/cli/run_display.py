@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from elmokit.cli.messages import say
+from elmokit.cli.messages import print_message
 
 if TYPE_CHECKING:
     from elmokit.cli.progress import Progress
@@ -44,7 +44,7 @@ class RunDisplay:
                 self._report_plan(entry)
             case LogLine():
                 if not self._progress.is_live:
-                    say(self._describe(entry))
+                    print_message(self._describe(entry))
             case EvaluationStarted():
                 self._progress.begin("evaluating the held-out text")
             case HeldOut():
@@ -68,12 +68,12 @@ class RunDisplay:
         if plan.num_negatives is not None:
             softmax = f"softmax sampled with {plan.num_negatives:,} negatives"
         ranks = f", {plan.num_processes} processes" if plan.num_processes > 1 else ""
-        say(f"{plan.num_tokens:,} tokens of text, {plan.num_words:,} words to predict, {softmax}{ranks}")
+        print_message(f"{plan.num_tokens:,} tokens of text, {plan.num_words:,} words to predict, {softmax}{ranks}")
         if plan.step:
-            say(f"resuming after step {plan.step:,}")
+            print_message(f"resuming after step {plan.step:,}")
         if plan.num_steps is not None and plan.num_steps < FEW_STEPS and self.short_run_advice:
             steps = "1 step" if plan.num_steps == 1 else f"{plan.num_steps:,} steps"
-            say(f"warning: the run has only {steps}, too few to learn much; {self.short_run_advice}")
+            print_message(f"warning: the run has only {steps}, too few to learn much; {self.short_run_advice}")
         self._begin_training()
 
     def _begin_training(self) -> None:
@@ -86,7 +86,7 @@ class RunDisplay:
 
     def _report_held_out(self, entry: "HeldOut") -> None:
         self._perplexity = f", held-out perplexity {entry.perplexity:,.1f}"
-        say(
+        print_message(
             f"step {entry.step:,}: held-out perplexity {entry.perplexity:,.2f} "
             f"(forward {entry.forward_perplexity:,.2f}, backward {entry.backward_perplexity:,.2f}, "
             f"geometric mean {entry.geometric_mean:,.2f}; {entry.unknown_share:.1%} of the words are unknown)"

@@ -13,7 +13,7 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
-from elmokit.cli.messages import say
+from elmokit.cli.messages import print_message
 from elmokit.cli.options import (
     Language,
     LanguageModel,
@@ -184,7 +184,7 @@ def score(
                 display.show(scored)
             shown.update(sums.num_sentences, work=sums.num_tokens)
     if not sums.num_sentences:
-        say("warning: no sentences in the input")
+        print_message("warning: no sentences in the input")
     elif totals or (sys.stdout.isatty() and not as_json):
         print_totals(sums, as_json=as_json)
 
@@ -226,7 +226,7 @@ def _print_nbest(
         typer.echo(one.line)
         num_printed += 1
     if not num_printed:
-        say("warning: no hypotheses in the input")
+        print_message("warning: no hypotheses in the input")
 
 
 def _sentences(lines: "Iterable[Line]", split: Callable[[str], list[str]]) -> Iterator[tuple[int, list[str]]]:
@@ -263,7 +263,7 @@ def _warn_of_short_rows(num_targets: int) -> None:
     from elmokit.score.perplexity import NUM_ROWS, WARM_UP_STEPS
 
     if num_targets < NUM_ROWS * WARM_UP_STEPS:
-        say(
+        print_message(
             f"warning: state carry has {num_targets:,} targets in {NUM_ROWS} rows, {num_targets / NUM_ROWS:.1f} per "
             f"row, too few to carry a state; use {NUM_ROWS * WARM_UP_STEPS:,} targets or more, or another state"
         )

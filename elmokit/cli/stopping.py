@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from elmokit.cli.messages import is_first_process, say
+from elmokit.cli.messages import is_first_process, print_message
 
 INTERRUPTED = 130
 SHOW_CURSOR = b"\x1b[?25h"
@@ -32,7 +32,7 @@ def stop_by_signal(stop: threading.Event) -> Iterator[Callable[[], None]]:
             first = time.monotonic()
             stop.set()
             if is_first_process():
-                say("finishing the step, then saving; a second Ctrl-C exits at once, without a checkpoint")
+                print_message("finishing the step, then saving; a second Ctrl-C exits at once, without a checkpoint")
         elif time.monotonic() - first > SAME_REQUEST:
             if sys.stderr.isatty():
                 os.write(sys.stderr.fileno(), SHOW_CURSOR)  # the live line has hidden it

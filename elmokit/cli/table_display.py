@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from elmokit.analysis.table1 import Failed, TableRun
 from elmokit.analysis.table1_summary import ARM_TITLES, Results, row_cells
-from elmokit.cli.messages import say
+from elmokit.cli.messages import print_message
 from elmokit.cli.progress import Progress, clock, show_progress
 from elmokit.cli.task_display import RunInWords, percent
 from elmokit.tasks.progress import Entry, Finished
@@ -42,14 +42,14 @@ class TableDisplay:
             case Failed():
                 self.failed.add(_key(run))
                 self._now = None
-                say(f"failed: {entry.message}")
+                print_message(f"failed: {entry.message}")
             case Finished():
                 self._report_end(run, entry)
             case _:
                 if self._now is None or self._now[0] is not run:
                     self._now = run, RunInWords(run.recipe), time.monotonic()
                     if not self._progress.is_live:
-                        say(f"{run}: started")
+                        print_message(f"{run}: started")
                 self._now[1].update(entry)
         if self._progress.is_live and time.monotonic() >= self._next_refresh:
             self._refresh()
@@ -69,7 +69,7 @@ class TableDisplay:
         self._now = None
         if was_running and not self._progress.is_live:  # not one that was finished before
             metric, test = run.dataset.metric, finished.test or {}
-            say(
+            print_message(
                 f"{run}: test {metric} {percent(test[metric])}, dev {percent(finished.dev[metric])}, after "
                 f"{clock(finished.seconds)}; {len(self.results)} of {len(self._runs)} runs{self._all_left()}"
             )

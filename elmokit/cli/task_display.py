@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from elmokit.cli.messages import say
+from elmokit.cli.messages import print_message
 
 if TYPE_CHECKING:
     from elmokit.cli.progress import Progress
@@ -111,7 +111,7 @@ class TaskRunDisplay:
         if self._progress.is_live:
             self._progress.describe(self.words.text, share=self.words.share)
         elif isinstance(entry, DevScores):
-            say(self.words.describe_scores(entry))
+            print_message(self.words.describe_scores(entry))
         elif isinstance(entry, LayersRead):
             self._show_reading(entry)
 
@@ -135,17 +135,17 @@ class TaskRunDisplay:
         else:
             kind = "an untrained biLM" if elmo.untrained else "ELMo"
             reads.append(f"{kind} at {'input and output' if elmo.place == 'both' else f'the {elmo.place}'}")
-        say(
+        print_message(
             f"{plan.num_examples:,} examples to train on, {plan.num_dev:,} in the dev set; "
             f"{plan.num_parameters:,} parameters, {', '.join(reads)}"
         )
         if plan.step:
-            say(f"resuming after step {plan.step:,}")
+            print_message(f"resuming after step {plan.step:,}")
 
     def _show_reading(self, entry: "LayersRead") -> None:
         now = time.monotonic()
         if now >= self._next_reading_line or entry.num_done == entry.num_tokens:
-            say(self.words.text)
+            print_message(self.words.text)
             self._next_reading_line = now + READING_LINE_EVERY
 
 

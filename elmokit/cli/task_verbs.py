@@ -10,7 +10,7 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.commands import sub_app, verb
-from elmokit.cli.messages import say
+from elmokit.cli.messages import print_message
 from elmokit.cli.options import Language
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.system import keep_freed_memory
@@ -113,7 +113,7 @@ def train(
     if finished is None:
         raise KeyboardInterrupt(f"the run is saved in {run_dir}; the same command resumes it")
     print_scores({"dev": finished.dev} | ({} if finished.test is None else {"test": finished.test}))
-    say(f"{shown.summary()}; the model is in {run_dir / MODEL}")
+    print_message(f"{shown.summary()}; the model is in {run_dir / MODEL}")
 
 
 @verb(task)
@@ -178,10 +178,12 @@ def predict(
     rules = TextRules(tokenized=tokenized, split=not tokenized, language=language)
     is_typed = STDIN in paths and sys.stdin.isatty()
     if is_typed:
-        say(f"type {expected}; Ctrl-D ends")
+        print_message(f"type {expected}; Ctrl-D ends")
     with count_shown(total=None, has_output=True) as count:
         num_shown = 0
-        examples = read_examples(task, lines, rules, on_error=(lambda error: say(str(error))) if is_typed else None)
+        examples = read_examples(
+            task, lines, rules, on_error=(lambda error: print_message(str(error))) if is_typed else None
+        )
         for example, prediction in answer(models, examples, at_once=1 if is_typed else AT_ONCE, count=count):
             show(task, example, prediction, as_json=as_json)
             num_shown += 1

@@ -398,7 +398,7 @@ def test_a_closed_stderr_does_not_end_the_command(monkeypatch):
         raise BrokenPipeError
 
     monkeypatch.setattr("typer.echo", broken)
-    messages.say("step 20")
+    messages.print_message("step 20")
 
 
 @pytest.mark.parametrize(

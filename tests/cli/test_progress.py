@@ -20,7 +20,7 @@ with show_progress("loading the model") as shown:
 MESSAGES = """
 import time, warnings
 from elmokit.cli.app import _warnings_as_lines
-from elmokit.cli.messages import say
+from elmokit.cli.messages import print_message
 from elmokit.cli.progress import show_progress
 import typer
 with show_progress("loading the model") as shown, _warnings_as_lines():
@@ -28,11 +28,11 @@ with show_progress("loading the model") as shown, _warnings_as_lines():
         shown.begin("embedding", unit="lines", total=3)
         shown.update(number)
         time.sleep(0.3)
-        say(f"message {number}")
+        print_message(f"message {number}")
         warnings.warn(f"careful {number}", UserWarning)
         with shown.paused():
             typer.echo(f"result {number}")
-say("the end")
+print_message("the end")
 """
 
 
@@ -61,7 +61,7 @@ def test_without_a_terminal_nothing_is_drawn_and_messages_are_plain_lines(capfd)
     with show_progress("loading the model") as shown:
         shown.begin("embedding", unit="lines", total=3)
         shown.update(1, detail="loss 3")
-        messages.say("message")
+        messages.print_message("message")
         with shown.paused():
             pass
     assert not shown.is_live
