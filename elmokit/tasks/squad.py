@@ -28,7 +28,7 @@ from elmokit.nn.basic import VariationalDropout
 from elmokit.nn.gru import BiGRU
 from elmokit.readers.squad import Answer, Question, read_squad
 from elmokit.tasks.inputs import Column, EncodedTokens, TokenEncoder
-from elmokit.tasks.squad_tokens import TokenizedText, tokenize_paragraph, tokenize_question
+from elmokit.tasks.squad_tokens import SquadText, tokenize_paragraph, tokenize_question
 from elmokit.tasks.task import Batch, Sequences, Task, mean_of_logs
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
@@ -47,8 +47,8 @@ class AskedParagraph:
     """Question on a paragraph, in tokens."""
 
     id: str
-    context: TokenizedText
-    question: TokenizedText
+    context: SquadText
+    question: SquadText
     answers: tuple[Answer, ...]
     """Spans of the paragraph; none if unlabeled."""
 
@@ -286,7 +286,7 @@ def _read_questions(path: Path) -> list[AskedParagraph]:
     return examples
 
 
-def _make_example(asked: Question, context: TokenizedText, *, place: str = "") -> AskedParagraph:
+def _make_example(asked: Question, context: SquadText, *, place: str = "") -> AskedParagraph:
     example = AskedParagraph(asked.id, context, tokenize_question(asked.question), asked.answers)
     for part, name in ((example.context, "paragraph"), (example.question, "question")):
         if not part.tokens:
@@ -297,7 +297,7 @@ def _make_example(asked: Question, context: TokenizedText, *, place: str = "") -
     return example
 
 
-def _find_answer(context: TokenizedText, answer: Answer) -> tuple[int, int] | None:
+def _find_answer(context: SquadText, answer: Answer) -> tuple[int, int] | None:
     return context.find_tokens(answer.start, answer.start + len(answer.text))
 
 

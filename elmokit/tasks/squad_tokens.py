@@ -56,8 +56,8 @@ _TOKEN = re.compile(
 
 
 @dataclass(frozen=True, eq=False)
-class TokenizedText:
-    """A text, its tokens and their character offsets."""
+class SquadText:
+    """A paragraph or question: its text, tokens and their character offsets."""
 
     text: str
     tokens: tuple[str, ...]
@@ -76,24 +76,24 @@ class TokenizedText:
         return int(self.starts_T[first]), int(self.ends_T[last])
 
 
-def tokenize_paragraph(text: str) -> TokenizedText:
+def tokenize_paragraph(text: str) -> SquadText:
     """Tokenize running text of one or more sentences."""
     return _tokenize(text, [stop for _, stop in find_sentences(text)])
 
 
-def tokenize_question(text: str) -> TokenizedText:
+def tokenize_question(text: str) -> SquadText:
     """Tokenize a text that is one sentence."""
     return _tokenize(text, [len(text)])
 
 
-def _tokenize(text: str, sentence_ends: list[int]) -> TokenizedText:
+def _tokenize(text: str, sentence_ends: list[int]) -> SquadText:
     spans: list[tuple[int, int]] = []
     begin = 0
     for end in sentence_ends:
         spans += (found.span() for found in _TOKEN.finditer(text, begin, end))
         begin = end
     starts_T, ends_T = np.array(spans, dtype=np.int32).reshape(-1, 2).T.copy()
-    return TokenizedText(text, tuple(intern(_form(text[start:end])) for start, end in spans), starts_T, ends_T)
+    return SquadText(text, tuple(intern(_form(text[start:end])) for start, end in spans), starts_T, ends_T)
 
 
 def _form(piece: str) -> str:

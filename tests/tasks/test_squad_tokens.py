@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elmokit.metrics.squad import score_answers
 from elmokit.readers.squad import read_squad
-from elmokit.tasks.squad_tokens import TokenizedText, tokenize_paragraph, tokenize_question
+from elmokit.tasks.squad_tokens import SquadText, tokenize_paragraph, tokenize_question
 
 UNSEEN = "\u200b\u200e\ufeff\x00"
 texts = st.text(alphabet="aB1 .,:;'’n\"“–-_/$°()[]…`s t\n\u00a0\u0301\u00ad" + UNSEEN, max_size=40) | st.text(
@@ -23,7 +23,7 @@ def is_unseen(char: str) -> bool:
     return char.isspace() or unicodedata.category(char) in ("Cc", "Cf")
 
 
-def pieces(made: TokenizedText) -> list[str]:
+def pieces(made: SquadText) -> list[str]:
     return [made.text[start:end] for start, end in zip(made.starts_T, made.ends_T, strict=True)]
 
 
@@ -114,7 +114,7 @@ def test_a_question_is_one_sentence():
 def test_answers_are_whole_tokens(data_dir: Path):
     """The rest, 3 in 1,000, are annotators' slips: answers that begin or end within a word."""
     gold, found = [], []
-    kept: dict[str, TokenizedText] = {}
+    kept: dict[str, SquadText] = {}
     for question in list(read_squad(data_dir / "squad" / "test-small.json.xz"))[:1500]:
         made = kept.get(question.context) or tokenize_paragraph(question.context)
         kept[question.context] = made
