@@ -76,7 +76,7 @@ def train(
                 checkpoint = state.checkpoint(unlogged)
                 if checkpoint is not None:
                     writer.save(checkpoint)
-                state.corpus.let_go()  # so that memory does not grow with what was read
+                state.corpus.release_pages()  # so that memory does not grow with what was read
         _wait_for(writer, state)  # on every rank: one that ended early would take the first rank for dead
     return last if last is not None and last.step == state.step else None
 

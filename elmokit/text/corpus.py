@@ -194,7 +194,7 @@ class Corpus:
         ids = [vocab.id(word) for word in self._words()]
         return np.array([*ids, vocab.bos_id, vocab.eos_id], dtype=np.uint32)
 
-    def let_go(self) -> None:
+    def release_pages(self) -> None:
         """Give back the memory of what was read: it is mapped again when it is needed. Nothing else changes."""
         for array in (self.tokens, self.lengths, self.offsets, self.char_table):
             mapped = _buffer(array)

@@ -137,7 +137,7 @@ def check_mean(found: Sequence[np.ndarray], models: Sequence[TaskModel]) -> None
 
 
 @pytest.mark.parametrize("num_models", [1, 2, 5])
-def test_layers_that_models_share_are_read_once_and_then_let_go(num_models: int):
+def test_layers_that_models_share_are_read_once_and_then_released(num_models: int):
     layers = WatchedLayers(1)
     models = [replace(untrained(seed, layers=layers), task=OUTPUTS) for seed in range(num_models)]
     found = predict_examples(models, EXAMPLES, batch_size=4)

@@ -63,17 +63,17 @@ def mapped_bytes() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells how much of a file is mapped")
-def test_what_was_read_can_be_let_go_and_is_still_there(tmp_path: Path) -> None:
+def test_released_pages_can_be_read_again(tmp_path: Path) -> None:
     line = " ".join(f"word{number}" for number in range(1000)) + "\n"
     (tmp_path / "text.txt").write_text(2000 * line, "utf-8")  # eight megabytes of ids
     prepare_corpus([tmp_path / "text.txt"], tmp_path / "corpus", rules=TextRules(tokenized=True), max_chars=8)
     corpus = Corpus.open(tmp_path / "corpus")
-    corpus.let_go()
+    corpus.release_pages()
     before = mapped_bytes()
     total = corpus.tokens.sum()
     after = mapped_bytes()
     assert after - before > 7_000_000
-    corpus.let_go()
+    corpus.release_pages()
     assert mapped_bytes() - before < 1_000_000
     assert corpus.tokens.sum() == total
 
