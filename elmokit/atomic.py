@@ -31,11 +31,14 @@ DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 @contextmanager
-def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; what is written there becomes ``path`` if the block succeeds."""
-    target = _resolve(path)
+def atomic_file(path: str | Path, *, follow_link: bool = True) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; what is written there becomes ``path`` if the block succeeds.
+
+    If ``path`` is a symbolic link, the file that it names is replaced, or the link itself without ``follow_link``.
+    """
+    target = _resolve(path, follow_link=follow_link)
     # Renaming onto a device or a pipe would replace it.
-    if target.exists() and not target.is_file():
+    if target.exists() and not (target.is_file() or target.is_symlink()):
         raise OutputError(f"{path}: is a {'directory' if target.is_dir() else 'device'}; name a file to write to")
     temporary = _beside(target)
     with explained(path):
@@ -52,19 +55,20 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 
 def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
-    """Write an object as a file of its own."""
-    with atomic_file(path) as new:
+    """Write an object as a file of its own; a symbolic link in its place is replaced, not followed."""
+    with atomic_file(path, follow_link=False) as new:
         new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 @contextmanager
-def atomic_folder(path: str | Path, *, replace: bool) -> Iterator[Path]:
+def atomic_folder(path: str | Path, *, replace: bool, follow_link: bool = True) -> Iterator[Path]:
     """Yield a temporary folder beside ``path``; it becomes ``path`` if the block succeeds.
 
+    If ``path`` is a symbolic link, the folder that it names is replaced, or the link itself without ``follow_link``.
     An existing folder that is not empty is only replaced with ``replace``. It is moved aside for the moment of the
     exchange and moved back if that fails.
     """
-    target = _resolve(path)
+    target = _resolve(path, follow_link=follow_link)
     with explained(path):
         if target.exists() and not target.is_dir():
             raise OutputError(f"{path}: is a file; name a folder to write to")
@@ -85,9 +89,9 @@ def atomic_folder(path: str | Path, *, replace: bool) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _resolve(path: str | Path) -> Path:
-    """Follow symbolic links, so that a link stays one and what it names is replaced."""
-    return Path(os.path.realpath(path))
+def _resolve(path: str | Path, *, follow_link: bool) -> Path:
+    """Follow symbolic links: to the end, or only those of the folders above."""
+    return Path(os.path.realpath(path)) if follow_link else Path(os.path.realpath(Path(path).parent), Path(path).name)
 
 
 def _beside(target: Path) -> Path:
@@ -108,6 +112,8 @@ def _flush(path: Path) -> None:
 
 def _exchange(new: Path, target: Path) -> None:
     """Put ``new`` in the place of ``target``, which may be absent."""
+    if target.is_symlink():
+        target.unlink()
     if not target.exists():
         new.rename(target)
         return

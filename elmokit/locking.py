@@ -1,6 +1,5 @@
 """Exclusive use of a folder by one process."""
 
-import errno
 import os
 import sys
 import warnings
@@ -9,11 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from elmokit.errors import ElmokitWarning, OutputError
+from elmokit.plain_file import open_descriptor
 
 LOCK = "lock"
-
-# The file may come from someone else, with the folder: it is never emptied, and a link is never followed.
-_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
@@ -22,16 +19,11 @@ def locked(folder: Path, *, work: str) -> Iterator[None]:
 
     ``work`` completes the error that other processes raise: "another process is training in it".
     """
-    path = folder / LOCK
     try:
-        if path.is_symlink():  # also where the system has no O_NOFOLLOW
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        descriptor = os.open(path, _FLAGS, 0o666)
+        descriptor = open_descriptor(folder / LOCK)
+    except OutputError:
+        raise
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OutputError(
-                f"{path}: is a symbolic link, but must be a plain file; remove the link, or write elsewhere"
-            ) from error
         raise OutputError(f"{folder}: cannot be written: {error.strerror}; write elsewhere") from error
     try:
         _lock(descriptor, folder, work)

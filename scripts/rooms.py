@@ -21,7 +21,7 @@ LINES = {
     "cli": ("the command line", "a verb parses, calls one function of a room, shows the result"),
     "integrations": ("inside other libraries", "one file per library: AllenNLP, simple_elmo, ONNX, Ray"),
     "analysis": ("the paper's questions", "neighbors, probes, word senses, minimal pairs, Table 1"),
-    "tasks": ("the six tasks of the paper", "one loop for all of them, one file per task"),
+    "tasks": ("the tasks of the paper", "one loop for all of them, one file per task"),
     "pretrain": ("training the biLM", "recipe, batches, step, loop, several ranks, fine-tuning"),
     "score": ("how likely a text is", "perplexity, scores per word, n-grams to compare with"),
     "embed": ("using the biLM", "arrays, files, cached layers, a layer of a task model"),
@@ -39,6 +39,7 @@ LINES = {
     "extras": ("optional dependencies", "a missing one is named with its pip command"),
     "forking": ("forked processes", "fresh locks and threads in the child"),
     "locking": ("folders", "used by one process at a time"),
+    "plain_file": ("files of ours", "opened without following links"),
     "errors": ("exceptions", "one tree"),
 }
 

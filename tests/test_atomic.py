@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elmokit.atomic import atomic_file, atomic_folder
+from elmokit.atomic import atomic_file, atomic_folder, write_json
 from elmokit.errors import OutputError
 
 not_root = pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write anywhere")
@@ -52,6 +52,26 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
         temporary.write_text("new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
+
+
+@pytest.mark.parametrize("target", ["real", "absent", "folder"])
+def test_a_link_that_is_not_followed_is_replaced_itself(tmp_path: Path, target: str) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "old").touch()
+    for name in ("file", "whole"):
+        (tmp_path / name).symlink_to(target)
+    write_json(tmp_path / "file", {"new": 1})
+    (tmp_path / "whole").unlink()
+    (tmp_path / "whole").symlink_to("folder")
+    with atomic_folder(tmp_path / "whole", replace=True, follow_link=False) as temporary:
+        (temporary / "new").touch()
+    assert (tmp_path / "file").read_text() == '{\n  "new": 1\n}\n'
+    assert not (tmp_path / "file").is_symlink()
+    assert not (tmp_path / "whole").is_symlink()
+    assert (names(tmp_path / "whole"), names(tmp_path / "folder")) == (["new"], ["old"])
+    assert (tmp_path / "real").read_text() == "old"
+    assert names(tmp_path) == ["file", "folder", "real", "whole"]
 
 
 def test_a_directory_or_a_device_is_never_replaced_by_a_file(tmp_path: Path) -> None:

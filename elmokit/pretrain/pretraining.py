@@ -118,7 +118,7 @@ def _prepare(
     vocab = find_vocab(recipe.vocab, corpus)
     check({"vocabulary": vocab.fingerprint})
     texts.prepare_heldout(run_dir / HELDOUT)
-    with atomic_file(run_dir / VOCAB) as new:
+    with atomic_file(run_dir / VOCAB, follow_link=False) as new:
         new.write_bytes(vocab.to_text().encode())
     if not is_resumed:  # a resumed run keeps its recipe until training has accepted the new one
         write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))

@@ -43,7 +43,7 @@ def save_checkpoint(checkpoint: Checkpoint, folder: Path, *, keep: int) -> None:
     except OSError as error:
         raise OutputError(f"{folder}: cannot be created: {error.strerror}; name another run folder") from error
     place = folder / NAME.format(step=checkpoint.step)
-    with atomic_folder(place, replace=True) as new:
+    with atomic_folder(place, replace=True, follow_link=False) as new:
         try:
             save_file(checkpoint.tensors, new / TENSORS)
         except SafetensorError as error:

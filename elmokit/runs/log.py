@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elmokit.atomic import atomic_file, explained
+from elmokit.plain_file import open_end
 
 
 class RunLog:
@@ -15,20 +16,21 @@ class RunLog:
     def __init__(self, path: Path, *, from_step: int, writes: bool) -> None:
         self.path, self.writes = path, writes
         if writes and path.exists():
-            lines = path.read_text("utf-8").splitlines()
-            with atomic_file(path) as new:
+            with open_end(path):  # a link raises
+                lines = path.read_text("utf-8").splitlines()
+            with atomic_file(path, follow_link=False) as new:
                 new.write_text("".join(f"{line}\n" for line in lines if _parse_step(line) <= from_step), "utf-8")
 
     def write(self, entry: Any) -> None:
         """Append an entry: a dataclass with a ``step``."""
         if self.writes:
-            with explained(self.path), self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"kind": type(entry).__name__, **asdict(entry)}) + "\n")
+            with explained(self.path), open_end(self.path) as file:
+                file.write(json.dumps({"kind": type(entry).__name__, **asdict(entry)}).encode() + b"\n")
 
     def flush(self) -> None:
         """Wait until all entries are on disk."""
         if self.writes and self.path.exists():
-            with explained(self.path), self.path.open("ab") as file:
+            with explained(self.path), open_end(self.path) as file:
                 os.fsync(file.fileno())
 
 

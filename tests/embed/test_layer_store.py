@@ -1,4 +1,4 @@
-"""Layers on disk: the same as computed, computed once, and whole whatever happens."""
+"""Layers on disk equal computed ones, are computed once, and survive crashes."""
 
 import errno
 import os
@@ -38,17 +38,17 @@ def embedder() -> Embedder:
 
 @pytest.fixture
 def _small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layer_store, "MOST_SEQUENCES", 4)
+    monkeypatch.setattr(layer_store, "MAX_SEQUENCES", 4)
 
 
-class Seen:
-    """A progress that keeps what it is told."""
+class Recorder:
+    """A progress callback that records its calls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int]] = []
 
     def __call__(self, done: int, total: int) -> None:
-        self.told.append((done, total))
+        self.calls.append((done, total))
 
 
 def assert_holds(store: LayerStore, embedder: Embedder, sentences: list[list[str]]) -> None:
@@ -59,7 +59,7 @@ def assert_holds(store: LayerStore, embedder: Embedder, sentences: list[list[str
     np.testing.assert_allclose(joined_LND.numpy(), expected_LND, rtol=1e-3, atol=1e-5)
 
 
-# What is kept
+# Cached layers
 
 
 def test_joined_layers_are_those_of_the_embedder(tmp_path: Path, embedder: Embedder):
@@ -69,7 +69,7 @@ def test_joined_layers_are_those_of_the_embedder(tmp_path: Path, embedder: Embed
     assert_holds(store, embedder, [SENTENCES[5], SENTENCES[2], SENTENCES[5]])
 
 
-def test_float16_is_all_the_difference(tmp_path: Path, embedder: Embedder):
+def test_cached_layers_are_rounded_to_float16_and_no_more(tmp_path: Path, embedder: Embedder):
     store = LayerStore.open(tmp_path, embedder)
     store.add(SENTENCES[:1])
     joined_LND = store.join(SENTENCES[:1])
@@ -86,20 +86,20 @@ def test_a_store_that_is_opened_again_has_everything(tmp_path: Path, embedder: E
 
 def test_only_what_is_missing_is_computed_and_each_sequence_once(tmp_path: Path, embedder: Embedder):
     store = LayerStore.open(tmp_path, embedder)
-    first, more, none = Seen(), Seen(), Seen()
+    first, more, none = Recorder(), Recorder(), Recorder()
     store.add(SENTENCES[:3] * 2, progress=first)
     num_tokens = sum(map(len, SENTENCES[:3]))
-    assert len(first.told) == 3
-    assert first.told[-1] == (num_tokens, num_tokens)
+    assert len(first.calls) == 3
+    assert first.calls[-1] == (num_tokens, num_tokens)
     store.add((list(tokens) for tokens in SENTENCES[1:5]), progress=more)
-    assert len(more.told) == 2
+    assert len(more.calls) == 2
     store.add([tuple(tokens) for tokens in SENTENCES[:5]], progress=none)
-    assert none.told == []
+    assert none.calls == []
     assert len(store) == 5
     assert (store.folder / LAYERS).stat().st_size == sum(map(len, SENTENCES[:5])) * 3 * 12 * 2
 
 
-def test_sequences_are_told_apart_by_their_tokens_not_by_their_text(tmp_path: Path, embedder: Embedder):
+def test_sequences_with_the_same_text_but_other_tokens_differ(tmp_path: Path, embedder: Embedder):
     alike = [["a b", "c"], ["a", "b c"], ["a", "b", "c"], ["a", "b", "c", ""], ['a", "b', "c"], ["a\nb", "c"]]
     store = LayerStore.open(tmp_path, embedder)
     store.add(alike)
@@ -117,37 +117,37 @@ def test_another_model_never_mixes_in(tmp_path: Path, embedder: Embedder):
     assert_holds(LayerStore.open(tmp_path, embedder), embedder, SENTENCES)
 
 
-def test_a_sequence_that_was_never_added_is_named(tmp_path: Path, embedder: Embedder):
+def test_a_missing_sequence_is_named(tmp_path: Path, embedder: Embedder):
     store = LayerStore.open(tmp_path, embedder)
     with pytest.raises(InputError, match="no layers of 'he took a small boat and a long net'; add"):
         store.join([SENTENCES[1]])
 
 
-def test_vectors_that_depend_on_history_are_refused(tmp_path: Path, embedder: Embedder):
+def test_vectors_that_depend_on_history_are_rejected(tmp_path: Path, embedder: Embedder):
     with pytest.raises(InputError, match="carry"):
         LayerStore.open(tmp_path, Embedder(embedder.bilm, state="carry"))
 
 
-@pytest.mark.parametrize(("scale", "found"), [(1e6, r"a value of \d"), (float("nan"), "a value of nan")])
-def test_a_value_beyond_float16_is_refused(tmp_path: Path, scale: float, found: str):
+@pytest.mark.parametrize(("scale", "found"), [(1e6, r"contain \d"), (float("nan"), "contain nan")])
+def test_a_value_beyond_float16_is_rejected(tmp_path: Path, scale: float, found: str):
     bilm = toy_bilm()
     with torch.no_grad():
         bilm.char_encoder.projection.weight.mul_(scale)  # only the token layer is not clipped
     embedder = Embedder(bilm)
     store = LayerStore.open(tmp_path, embedder)
-    with pytest.raises(InputError, match=f"gives 'the old man.*{found}.*float16 ends at 65504"):
+    with pytest.raises(InputError, match=f"layers of 'the old man.*{found}.*at most 65504"):
         store.add(SENTENCES[:1])
     assert len(LayerStore.open(tmp_path, embedder)) == 0
 
 
-# Whatever happens
+# Crashes and failures
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> dict[str, bytes]:
     """The files of a store that was written in four blocks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layer_store, "MOST_SEQUENCES", 4)
+        patch.setattr(layer_store, "MAX_SEQUENCES", 4)
         store = LayerStore.open(tmp_path_factory.mktemp("whole"), embedder)
         store.add(SENTENCES)
     return {name: (store.folder / name).read_bytes() for name in (LAYERS, INDEX)}
@@ -160,7 +160,7 @@ torn_ends = st.sampled_from([b"", b"\0" * 40, b"\x01\0\0\0rubbish that is no blo
 
 @settings(max_examples=40)
 @given(*parts, torn_ends)
-def test_files_torn_anywhere_give_nothing_wrong_and_are_made_whole(
+def test_files_truncated_anywhere_give_no_wrong_vectors_and_are_repaired(
     tmp_path_factory: pytest.TempPathFactory,
     embedder: Embedder,
     whole: dict[str, bytes],
@@ -199,7 +199,7 @@ def test_an_interrupted_add_keeps_the_windows_before(tmp_path: Path, embedder: E
 
 def _add_and_die(root: Path, num_calls: int) -> None:
     torch.set_num_threads(1)
-    layer_store.MOST_SEQUENCES = 4
+    layer_store.MAX_SEQUENCES = 4
     calls = iter(range(100))
 
     def die(_done: int, _total: int) -> None:
@@ -222,7 +222,7 @@ def test_a_killed_process_leaves_a_sound_store_and_no_lock(tmp_path: Path, embed
     assert_holds(store, embedder, SENTENCES)
 
 
-def test_two_never_add_at_once_and_readers_are_not_disturbed(tmp_path: Path, embedder: Embedder):
+def test_one_process_adds_at_a_time_and_readers_are_not_disturbed(tmp_path: Path, embedder: Embedder):
     first, second = (LayerStore.open(tmp_path, embedder) for _ in range(2))
     first.add(SENTENCES[:2])
 
@@ -255,6 +255,16 @@ def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, embedder: Embedder
     with pytest.raises(OutputError, match="No space left on device; free some space"):
         store.add(SENTENCES)
     assert len(store) == 0
+
+
+@pytest.mark.parametrize("name", [LAYERS, INDEX])
+def test_a_link_in_the_folder_is_rejected_and_its_target_unchanged(tmp_path: Path, embedder: Embedder, name: str):
+    store = LayerStore.open(tmp_path, embedder)
+    (tmp_path / "precious").write_bytes(b"dear")
+    (store.folder / name).symlink_to(tmp_path / "precious")
+    with pytest.raises(OutputError, match=f"{name}: is a symbolic link"):
+        LayerStore.open(tmp_path, embedder).add(SENTENCES)
+    assert (tmp_path / "precious").read_bytes() == b"dear"
 
 
 def test_a_root_that_is_a_file_is_an_error(tmp_path: Path, embedder: Embedder):

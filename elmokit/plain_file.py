@@ -1,0 +1,43 @@
+"""Open a file of ours in a folder that may come from someone else: a symbolic link is never followed."""
+
+import errno
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from elmokit.errors import OutputError
+
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def open_descriptor(path: Path) -> int:
+    """Return a descriptor for reading and writing; the file is created if absent, and never truncated."""
+    try:
+        if path.is_symlink():  # also where the system has no O_NOFOLLOW
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        return os.open(path, _FLAGS, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise OutputError(
+            f"{path}: is a symbolic link, but must be a plain file; remove the link, or write elsewhere"
+        ) from error
+
+
+def open_at(path: Path, num_bytes: int) -> BinaryIO:
+    """Open a file for writing after its first ``num_bytes``; the rest is cut off."""
+    file = os.fdopen(open_descriptor(path), "r+b")
+    try:
+        file.truncate(num_bytes)
+        file.seek(num_bytes)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def open_end(path: Path) -> BinaryIO:
+    """Open a file for writing at its end."""
+    file = os.fdopen(open_descriptor(path), "r+b")
+    file.seek(0, os.SEEK_END)
+    return file
