@@ -4,13 +4,15 @@
 #   make test    format, lint, types, rooms and tests: what CI runs
 #   make check   make test and the slow proofs
 #   make chaos   kill training runs at random moments and check that they end with the same bits
+#   make docs    build the documentation site in build/site
 #   make clean   remove the environment, caches and builds
 
 PYTHON ?= python3
 READY := .venv/.ready
 READY_SLOW := .venv/.ready-slow
+READY_DOCS := .venv/.ready-docs
 
-.PHONY: demo test check chaos clean
+.PHONY: demo test check chaos docs clean
 
 demo: $(READY)
 	@.venv/bin/python examples/demo.py
@@ -24,14 +26,19 @@ check: $(READY_SLOW)
 chaos: $(READY)
 	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m chaos tests/pretrain/test_chaos.py
 
+docs: $(READY_DOCS)
+	@.venv/bin/python scripts/site.py
+	@.venv/bin/zensical build --strict --clean
+	@echo "Built build/site; look at it with: python3 -m http.server --directory build/site"
+
 clean:
 	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find elmokit tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Constraints are set in the environment, so that they also apply to the tools that build the package.
-$(READY) $(READY_SLOW): export PIP_CONSTRAINT := constraints.txt
-$(READY) $(READY_SLOW): export PIP_BUILD_CONSTRAINT := constraints.txt
-$(READY) $(READY_SLOW): export PIP_DISABLE_PIP_VERSION_CHECK := 1
+$(READY) $(READY_SLOW) $(READY_DOCS): export PIP_CONSTRAINT := constraints.txt
+$(READY) $(READY_SLOW) $(READY_DOCS): export PIP_BUILD_CONSTRAINT := constraints.txt
+$(READY) $(READY_SLOW) $(READY_DOCS): export PIP_DISABLE_PIP_VERSION_CHECK := 1
 $(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard elmokit/kernels/src/*)
 	@command -v "$(PYTHON)" >/dev/null || \
 		{ echo "No '$(PYTHON)' found; install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
@@ -47,4 +54,8 @@ $(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard elmokit/kerne
 # Ray is half a gigabyte, and only one slow proof needs it.
 $(READY_SLOW): $(READY)
 	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,plot,ray,tasks,train]'
+	@touch $@
+
+$(READY_DOCS): $(READY)
+	@.venv/bin/python -m pip install -qq --editable '.[dev,docs,onnx,plot,tasks,train]'
 	@touch $@
