@@ -1,7 +1,8 @@
 """Texts of any data file, without their annotation: sentences or paragraphs, as strings.
 
-The format follows from the file's name, or from its first line. What is no known format is read as plain text, one text
-per line, or per cell where lines have tabs.
+The format follows from the file's name, or from its first line. What is no known format is read as plain text: one text
+per line, or per cell where lines have tabs. Paragraphs of several lines follow as texts of their own, since a sentence
+may be wrapped.
 """
 
 import re
@@ -19,6 +20,7 @@ from elmokit.readers.squad import read_squad
 from elmokit.readers.sst import read_sst
 from elmokit.readers.wsd import read_wsd
 from elmokit.text.lines import read_lines
+from elmokit.text.paragraphs import join_wrapped, unwrap
 
 COMPRESSED = (".gz", ".xz")
 DATA, KEYS = ".data.xml", ".gold.key.txt"
@@ -37,7 +39,10 @@ def read_texts(path: str | Path) -> Iterator[str]:
 
 
 def _read_plain(path: Path) -> Iterator[str]:
-    return (cell for line in read_lines([path], or_latin1=True) for cell in line.text.split("\t") if cell.strip())
+    yield from (cell for line in read_lines([path], or_latin1=True) for cell in line.text.split("\t") if cell.strip())
+    for paragraph in join_wrapped(read_lines([path], or_latin1=True)):
+        if "\n" in paragraph.text and "\t" not in paragraph.text:
+            yield " ".join(unwrap(paragraph.text).split())
 
 
 def _join(sentences: Iterable[tuple[str, ...]]) -> Iterator[str]:

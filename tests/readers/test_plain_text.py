@@ -10,6 +10,10 @@ from elmokit.readers.plain_text import read_texts
 
 FILES: dict[str, tuple[str, list[str]]] = {
     "notes.txt": ("One line.\n\nAnother\n", ["One line.", "Another"]),
+    "wrapped.txt": (
+        "The old sea-\nfaring men came\nto me.\n\nThen they left.\n",
+        ["The old sea-", "faring men came", "to me.", "Then they left.", "The old sea-faring men came to me."],
+    ),
     "gap.tsv": ("id-1\tAda saw Bo.\t7\n", ["id-1", "Ada saw Bo.", "7"]),
     "a.conll": ("Ada B-PER\nslept O\n\nBo B-PER\n", ["Ada slept", "Bo"]),
     "b.conll": ("#begin document (a); part 000\na 0 0 Ada NNP * - - - - * -\n\n#end document\n", ["Ada"]),

@@ -24,7 +24,9 @@ def letters(text: str) -> str:
 
 def brute_force(sentence: str, texts: Sequence[str]) -> bool:
     """The same rule with strings: the sentence is a text or one of its sentences, or shares 13 words in a row."""
-    pieces = [piece for text in texts for piece in (text, *re.split(r"(?<=[.!?]) ", text))]
+    pieces = [
+        piece for text in texts for piece in (text, *re.split(r"(?<=[.!?]) |(?<=[.!?][\"')\u201d\u2019]) ", text))
+    ]
     if len(letters(sentence)) >= MIN_LETTERS and letters(sentence) in {letters(piece) for piece in pieces}:
         return True
     words = normalize_words(sentence)
@@ -90,6 +92,11 @@ def test_other_sentences_are_kept(sentence: str) -> None:
 
 def test_a_short_sentence_is_kept_even_if_a_file_has_it() -> None:
     assert find(["I do not know."], ["I do not know."]) == [()]
+
+
+def test_a_sentence_in_quotes_is_a_sentence_of_its_file() -> None:
+    sentence = "Captain Courageous sailed northward yesterday morning."
+    assert find([sentence], [f'He wrote: "Good day." {sentence} More.']) == [(0,)]
 
 
 def test_every_file_that_has_a_sentence_is_named() -> None:
