@@ -1,6 +1,6 @@
-"""Layers of a frozen biLM, computed once per token sequence and cached on disk for all runs.
+"""Layers of a frozen biLM or other encoder, computed once per token sequence and cached on disk for all runs.
 
-Each biLM has its own folder, named by the fingerprint of everything that its vectors depend on:
+Each encoder has its own folder, named by the fingerprint of everything that its vectors depend on:
 
 layers.f16   the layers of all sequences, float16, (L, T, D) each, concatenated; the file only grows
 index        blocks of records: digest of a sequence's tokens, position in layers.f16
@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from elmokit.atomic import explained
-from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Vectors
+from elmokit.encoders.layer_sources import LayerSource
 from elmokit.errors import InputError
 from elmokit.locking import locked
 from elmokit.plain_file import open_at
@@ -50,25 +50,25 @@ Progress = Callable[[int, int], None]
 
 
 class LayerStore:
-    """Cached layers of one biLM. Many processes can read; one at a time can add."""
+    """Cached layers of one source. Many processes can read; one at a time can add."""
 
-    def __init__(self, folder: Path, embedder: Embedder) -> None:
+    def __init__(self, folder: Path, source: LayerSource) -> None:
         self.folder = folder
-        self.num_layers, self.width = embedder.num_layers, embedder.width
-        self._embedder = embedder
+        self.num_layers, self.width = source.num_layers, source.width
+        self._source = source
         self._load()
 
     @classmethod
-    def open(cls, root: str | Path, embedder: Embedder) -> "LayerStore":
-        """Open the store of this biLM below ``root``; create it if absent."""
-        if embedder.state == "carry":
+    def open(cls, root: str | Path, source: LayerSource) -> "LayerStore":
+        """Open the store of this source below ``root``; create it if absent."""
+        if source.state == "carry":
             raise InputError(
                 "state is 'carry', under which vectors depend on earlier sentences; cache layers with 'reset' or 'warm'"
             )
-        folder = Path(root) / embedder.fingerprint()
+        folder = Path(root) / source.fingerprint()
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        return cls(folder, embedder)
+        return cls(folder, source)
 
     def __len__(self) -> int:
         return len(self._cached.starts)
@@ -116,7 +116,7 @@ class LayerStore:
             for window in self._windows(missing):
                 records = np.empty(len(window), dtype=RECORD)
                 digests, sequences = zip(*window, strict=True)
-                for place, (number, layers_LTD) in enumerate(self._embedder.iter_unordered(sequences)):
+                for place, (number, layers_LTD) in enumerate(self._source.iter_unordered(sequences)):
                     tokens = sequences[number]
                     records[place] = (digests[number], layers_file.tell() // 2, len(tokens))
                     layers_file.write(_to_float16(layers_LTD, tokens))

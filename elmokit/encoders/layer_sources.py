@@ -1,11 +1,13 @@
-"""Comparison encoders as sources of layers for token sequences, with the interface of an `Embedder`.
+"""Sources of layers for token sequences: one interface for the biLM and for the encoders that it is compared with.
+
+`elmokit.embed.sources.open_layer_source` opens any of them by name.
 
 Shapes: L layers, T tokens, D width, B sentences.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +26,62 @@ WINDOW_SENTENCES = 2048
 MAX_POSITIONS = 16_384
 
 Layers = NDArray[np.float32]
+
+
+class LayerSource(Protocol):
+    """Layers of token sequences. An `Embedder` is one, and so is every class here."""
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers."""
+
+    @property
+    def width(self) -> int:
+        """Width of a vector, the same in all layers."""
+
+    @property
+    def state(self) -> str:
+        """Policy for the state in which a sequence starts; under ``carry`` vectors depend on other sequences."""
+
+    def iter_layers(self, sentences: Iterable[Sequence[str]], *, batch_size: int = 64) -> Iterator[Layers]:
+        """Yield the layers of each sequence in order, (L, T, D)."""
+
+    def iter_unordered(
+        self, sentences: Sequence[Sequence[str]], *, batch_size: int = 64
+    ) -> Iterator[tuple[int, Layers]]:
+        """Yield (index, layers) of sequences as they are computed."""
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that vectors depend on besides their sequence."""
+
+
+class StaticLayers:
+    """Static vectors as a single layer; zeros for unknown words."""
+
+    state = "reset"
+    num_layers = 1
+
+    def __init__(self, vectors: StaticVectors, *, lower: Lowering = "fallback") -> None:
+        self.vectors, self.lower = vectors, lower
+        self.width = vectors.width
+
+    def iter_layers(self, sentences: Iterable[Sequence[str]], *, batch_size: int = 64) -> Iterator[Layers]:
+        """Yield the layer of each sentence in order, (1, T, D)."""
+        return _iter_ordered(self.iter_unordered, sentences, batch_size)
+
+    def iter_unordered(
+        self, sentences: Sequence[Sequence[str]], *, batch_size: int = 64
+    ) -> Iterator[tuple[int, Layers]]:
+        """Yield (index, layer) of sentences, the longest first."""
+        for index in (index for batch in _batches(sentences, batch_size) for index in batch):
+            rows_T = self.vectors.rows(sentences[index], lower=self.lower)
+            layers_1TD = np.zeros((1, len(rows_T), self.width), dtype=np.float32)
+            layers_1TD[0, rows_T > 0] = self.vectors.vectors_VD[rows_T[rows_T > 0] - 1]
+            yield index, layers_1TD
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that vectors depend on besides their sentence."""
+        return _fingerprint(f"static {self.lower}", {}, self.vectors.words, torch.from_numpy(self.vectors.vectors_VD))
 
 
 class CoVeLayers:
@@ -89,7 +147,7 @@ class Context2VecLayers:
         return _fingerprint("context2vec", self.model.state_dict(), self.vocab.words)
 
 
-LoadedEncoder = CoVeLayers | Context2VecLayers
+LoadedEncoder = CoVeLayers | Context2VecLayers | StaticLayers
 
 
 def _batches(sentences: Sequence[Sequence[str]], batch_size: int) -> Iterator[list[int]]:

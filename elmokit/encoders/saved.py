@@ -1,9 +1,9 @@
 """A comparison encoder on disk: a folder. No pickle in it.
 
-config.json          format, version, kind, sizes
-model.safetensors    weights
+config.json          format, version, kind, sizes, hash of the vectors
+model.safetensors    weights of CoVe and context2vec
 vocab.txt            words of context2vec
-vectors/             static vectors of CoVe
+vectors/             static vectors of CoVe, or those that are the encoder
 README.md            model card
 SHA256SUMS           hashes of what is loaded
 """
@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import PositiveInt
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -25,22 +23,20 @@ from elmokit.atomic import atomic_folder
 from elmokit.config import FrozenConfig, parse_config
 from elmokit.encoders.context2vec import Context2Vec
 from elmokit.encoders.cove import CoVeEncoder, from_published
-from elmokit.encoders.layer_sources import Context2VecLayers, CoVeLayers, LoadedEncoder
+from elmokit.encoders.layer_sources import Context2VecLayers, CoVeLayers, LoadedEncoder, StaticLayers
 from elmokit.encoders.static_vectors import Lowering, StaticVectors
 from elmokit.errors import InputError, WeightsError
 from elmokit.text.vocab import read_vocab
 from elmokit.weights.folder import is_replaceable, write_tensors
 from elmokit.weights.options import read_json_object
 from elmokit.weights.saved import check_shapes, shapes_of
-from elmokit.weights.sums import SUMS, check_sums, write_sums
+from elmokit.weights.sums import SUMS, check_sums, sha256, write_sums
 
 FORMAT: Final = "elmokit.encoder"
 CONFIG, TENSORS, VOCAB, VECTORS, CARD = "config.json", "model.safetensors", "vocab.txt", "vectors", "README.md"
 KNOWN_FILES = {CONFIG, TENSORS, VOCAB, VECTORS, CARD, SUMS}
-WINDOW_SENTENCES = 2048
-MAX_POSITIONS = 16_384
-
-Layers = NDArray[np.float32]
+NAMES = {"cove": (CONFIG, TENSORS), "context2vec": (CONFIG, TENSORS, VOCAB), "static": (CONFIG,)}
+"""Hashed files of each kind."""
 
 
 class EncoderConfig(FrozenConfig):
@@ -48,44 +44,51 @@ class EncoderConfig(FrozenConfig):
 
     format: Literal["elmokit.encoder"] = FORMAT
     version: Literal[1] = 1
-    kind: Literal["cove", "context2vec"]
+    kind: Literal["cove", "context2vec", "static"]
     lower: Lowering = "always"
     word_dim: PositiveInt
-    hidden_dim: PositiveInt
+    hidden_dim: PositiveInt | None = None
     context_dim: PositiveInt | None = None
+    vectors: str | None = None
+    """Hash of the SHA256SUMS in ``vectors``, which pins them."""
 
 
 def save_encoder(encoder: LoadedEncoder, folder: str | Path, *, description: str) -> None:
     """Save an encoder as a folder; an older one of ours there is replaced."""
     folder = Path(folder)
-    module = encoder.encoder if isinstance(encoder, CoVeLayers) else encoder.model
     with atomic_folder(folder, replace=is_replaceable(folder, form=FORMAT, known_files=KNOWN_FILES)) as new:
-        names = [CONFIG, TENSORS]
-        if isinstance(encoder, CoVeLayers):
-            encoder.vectors.save(new / VECTORS)
-        else:
+        if isinstance(encoder, Context2VecLayers):
             (new / VOCAB).write_bytes(encoder.vocab.to_text().encode())
-            names.append(VOCAB)
-        (new / CONFIG).write_text(json.dumps(_config_of(encoder).model_dump(mode="json"), indent=2) + "\n", "utf-8")
-        tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in module.state_dict().items()}
-        write_tensors(tensors, new / TENSORS, folder)
+        else:
+            encoder.vectors.save(new / VECTORS)
+        config = _config_of(encoder, None if isinstance(encoder, Context2VecLayers) else sha256(new / VECTORS / SUMS))
+        (new / CONFIG).write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", "utf-8")
+        if not isinstance(encoder, StaticLayers):
+            module = encoder.encoder if isinstance(encoder, CoVeLayers) else encoder.model
+            tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in module.state_dict().items()}
+            write_tensors(tensors, new / TENSORS, folder)
         (new / CARD).write_text(f"# {folder.resolve().name}\n\n{description}\n", "utf-8")
-        write_sums(new, names)
+        write_sums(new, NAMES[config.kind])
 
 
 def load_encoder(folder: str | Path) -> LoadedEncoder:
     """Load an encoder that `save_encoder` saved, and verify its hashes."""
     folder = Path(folder)
     config = parse_config(EncoderConfig, read_json_object(folder / CONFIG), source=str(folder / CONFIG))
-    check_sums(folder, (CONFIG, TENSORS, *((VOCAB,) if config.kind == "context2vec" else ())))
+    check_sums(folder, NAMES[config.kind])
+    if config.vectors is not None and sha256(folder / VECTORS / SUMS) != config.vectors:
+        raise WeightsError(f"{folder / VECTORS}: is not what the encoder was saved with; get the whole folder again")
+    if config.kind == "static":
+        return StaticLayers(StaticVectors.load(folder / VECTORS), lower=config.lower)
+    if config.hidden_dim is None or (config.kind == "context2vec" and config.context_dim is None):
+        raise WeightsError(f"{folder / CONFIG}: a size is missing; get the folder again")
     weights = _read_tensors(folder / TENSORS)
     if config.kind == "cove":
         encoder = CoVeEncoder(config.word_dim, config.hidden_dim)
         _load_weights(encoder, weights, folder)
         return CoVeLayers(encoder, StaticVectors.load(folder / VECTORS), lower=config.lower)
     vocab = read_vocab(folder / VOCAB)
-    if config.context_dim is None:
-        raise WeightsError(f"{folder / CONFIG}: no context_dim; get the folder again")
+    assert config.context_dim is not None
     model = Context2Vec(
         len(vocab),
         (vocab.bos_id, vocab.eos_id),
@@ -125,10 +128,12 @@ def load_published_cove(path: str | Path, vectors: StaticVectors, *, lower: Lowe
     return CoVeLayers(encoder, vectors, lower=lower)
 
 
-def _config_of(encoder: LoadedEncoder) -> EncoderConfig:
+def _config_of(encoder: LoadedEncoder, vectors: str | None) -> EncoderConfig:
+    if isinstance(encoder, StaticLayers):
+        return EncoderConfig(kind="static", lower=encoder.lower, word_dim=encoder.width, vectors=vectors)
     if isinstance(encoder, CoVeLayers):
         width, hidden_dim = encoder.vectors.width, encoder.encoder.hidden_dim
-        return EncoderConfig(kind="cove", lower=encoder.lower, word_dim=width, hidden_dim=hidden_dim)
+        return EncoderConfig(kind="cove", lower=encoder.lower, word_dim=width, hidden_dim=hidden_dim, vectors=vectors)
     model = encoder.model
     return EncoderConfig(
         kind="context2vec",

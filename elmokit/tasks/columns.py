@@ -47,8 +47,8 @@ class InputVocab(FrozenConfig):
         return self
 
 
-class LayerSource(Protocol):
-    """Source of the biLM layers of token sequences, such as a `LayerStore`."""
+class JoinedLayers(Protocol):
+    """Layers of token sequences one after the other, from a `LayerStore` or computed on demand."""
 
     @property
     def num_layers(self) -> int:
@@ -63,7 +63,7 @@ class LayerSource(Protocol):
 
 
 def reads_elmo(recipe: TaskRecipe) -> bool:
-    """Return whether the model of a recipe reads the layers of a biLM."""
+    """Return whether the model of a recipe reads the layers of a biLM or another encoder."""
     return recipe.elmo.model is not None and recipe.elmo.place != "none"
 
 
@@ -99,7 +99,7 @@ class ColumnMaker:
     """Converts token sequences to a `Column` with all inputs of a recipe's model."""
 
     def __init__(
-        self, recipe: TaskRecipe, vocab: InputVocab, *, vectors: StaticVectors | None, layers: LayerSource | None
+        self, recipe: TaskRecipe, vocab: InputVocab, *, vectors: StaticVectors | None, layers: JoinedLayers | None
     ) -> None:
         _check_parts(recipe, vectors, layers)
         self.recipe = recipe
@@ -139,7 +139,7 @@ class ColumnMaker:
             layer_dim=0 if self.layers is None else self.layers.width,
         )
 
-    def with_layers(self, layers: LayerSource) -> "ColumnMaker":
+    def with_layers(self, layers: JoinedLayers) -> "ColumnMaker":
         """Return a maker with another source of layers; both share the cache of words."""
         other = copy(self)
         other.layers = layers
@@ -159,7 +159,7 @@ class ColumnMaker:
 class SharedLayers:
     """Layer source that caches what it returned. Made for one batch, together with its cache."""
 
-    def __init__(self, source: LayerSource) -> None:
+    def __init__(self, source: JoinedLayers) -> None:
         self.num_layers, self.width = source.num_layers, source.width
         self._source = source
         self._cached: dict[tuple[tuple[str, ...], ...], Tensor] = {}
@@ -233,7 +233,7 @@ def _lengths(sequences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     return np.array([len(tokens) for tokens in sequences], dtype=np.int64)
 
 
-def _check_parts(recipe: TaskRecipe, vectors: StaticVectors | None, layers: LayerSource | None) -> None:
+def _check_parts(recipe: TaskRecipe, vectors: StaticVectors | None, layers: JoinedLayers | None) -> None:
     """Check that vectors and layers are given exactly when the recipe asks for them."""
     words, elmo = recipe.words, recipe.elmo
     if (vectors is not None) != (words.file is not None):

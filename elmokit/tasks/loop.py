@@ -256,7 +256,7 @@ def _save(materials: Materials, finished: Finished, weights: dict[str, Tensor], 
         labels=materials.labels,
         vocab=materials.vocab,
         vectors=materials.vectors,
-        bilm=materials.bilm,
+        source=materials.source,
         weights=weights,
     )
     scores = {f"Dev {name}": value for name, value in finished.dev.items()}

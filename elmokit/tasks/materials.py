@@ -1,4 +1,4 @@
-"""Inputs of a task run: examples, labels, static vectors, and the layers of a biLM."""
+"""Inputs of a task run: examples, labels, static vectors, and the layers of a biLM or another encoder."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,18 +9,15 @@ from typing import Any
 from elmokit.config import FrozenConfig
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.layer_store import LayerStore
+from elmokit.embed.sources import UNTRAINED, open_layer_source
+from elmokit.encoders.layer_sources import LayerSource
 from elmokit.encoders.static_vectors import StaticVectors, read_static_vectors
 from elmokit.errors import ConfigError, InputError
-from elmokit.model.bilm import BiLM
-from elmokit.runs.seeds import seeded
 from elmokit.tasks.batches import choose_examples, count_tokens
 from elmokit.tasks.columns import ColumnMaker, InputVocab, learn_inputs, reads_elmo
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.resume_check import examples_fingerprint, resume_key
-from elmokit.tasks.state import UNTRAINED
 from elmokit.tasks.task import AnyTask
-from elmokit.weights.saved import SavedBiLM
-from elmokit.weights.source import load_saved
 from elmokit.weights.sums import sha256
 
 
@@ -45,7 +42,7 @@ class Materials:
     labels: FrozenConfig
     vocab: InputVocab
     vectors: StaticVectors | None
-    bilm: SavedBiLM | None
+    source: LayerSource | None
     layers: LayerStore | None
     columns: ColumnMaker
     resume_key: dict[str, Any]
@@ -66,7 +63,7 @@ def read_data(task: AnyTask, *, train: Path, dev: Path, test: Path | None) -> Ta
 
 
 def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_dir: Path) -> Materials:
-    """Return everything except the biLM's layers, which take longest: see `all_sequences` and `LayerStore.add`."""
+    """Return everything except the layers, which take longest: see `all_sequences` and `LayerStore.add`."""
     if recipe.task != task.name:
         raise ConfigError(f"the recipe is for the task {recipe.task!r}, not for {task.name!r}; name the other one")
     if not data.dev:
@@ -77,14 +74,13 @@ def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_d
     labels = task.learn_labels(data.train)  # of all, so that runs on other parts of them can form an ensemble
     vectors = None if recipe.words.file is None else read_static_vectors(recipe.words.file)
     vocab = learn_inputs(all_sequences(task, train), recipe, vectors=vectors)
-    bilm = _find_bilm(recipe) if reads_elmo(recipe) else None
-    embedder = None if bilm is None else Embedder.from_saved(bilm)
-    layers = None if embedder is None else LayerStore.open(layers_dir, embedder)
+    source = _open_source(recipe) if reads_elmo(recipe) else None
+    layers = None if source is None else LayerStore.open(layers_dir, source)
     fingerprints = {
         "training data": examples_fingerprint(task, train, labels),
         "development data": examples_fingerprint(task, data.dev, None),
         "file of static vectors": None if recipe.words.file is None else sha256(Path(recipe.words.file)),
-        "biLM": None if embedder is None else embedder.fingerprint(),
+        "biLM": None if source is None else source.fingerprint(),
     }
     columns = ColumnMaker(recipe, vocab, vectors=vectors, layers=layers)
     return Materials(
@@ -95,7 +91,7 @@ def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_d
         labels=labels,
         vocab=vocab,
         vectors=vectors,
-        bilm=bilm,
+        source=source,
         layers=layers,
         columns=columns,
         resume_key=resume_key(recipe, fingerprints),
@@ -107,11 +103,11 @@ def all_sequences(task: AnyTask, examples: Sequence[Any]) -> Iterator[Sequence[s
     return (tokens for example in examples for column in task.sequences(example) for tokens in column)
 
 
-def _find_bilm(recipe: TaskRecipe) -> SavedBiLM:
-    """Return the biLM that a recipe names, or an untrained one of its shape."""
-    assert recipe.elmo.model is not None
-    saved = load_saved(recipe.elmo.model)
-    if not recipe.elmo.untrained:
-        return saved
-    with seeded(recipe.training.seed, UNTRAINED):
-        return SavedBiLM(saved.config, dict(BiLM(saved.config).state_dict()))
+def _open_source(recipe: TaskRecipe) -> LayerSource:
+    """Open the source of layers that a recipe names."""
+    elmo = recipe.elmo
+    assert elmo.model is not None
+    source = open_layer_source(f"{UNTRAINED if elmo.untrained else ''}{elmo.model}", seed=recipe.training.seed)
+    if elmo.layers == "type" and not isinstance(source, Embedder):
+        raise ConfigError(f"elmo.layers is 'type', but {elmo.model} is no biLM; give elmo.layers=all or last")
+    return source

@@ -49,7 +49,7 @@ class ElmoSettings(FrozenConfig):
     """Use of a biLM: which one, where its mix is concatenated, and how it is mixed."""
 
     model: str | None = None
-    """A saved biLM."""
+    """A biLM or another encoder, as `elmokit.embed.sources` lists them."""
     untrained: bool = False
     """Take only its shape, with random weights that follow from the seed: a control."""
     place: Place = "input"

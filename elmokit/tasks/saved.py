@@ -4,7 +4,7 @@ config.json          format, version, task, recipe, labels, and the hashes of th
 vocab.json           words with trained vectors, and known characters
 model.safetensors    weights trained for the task
 vectors/             static vectors, if the model reads any
-bilm/                biLM, if the model reads one: a model folder of its own
+bilm/                biLM or other encoder, if the model reads one: a folder of its own
 README.md            model card
 SHA256SUMS           hashes of the files that are loaded
 """
@@ -22,8 +22,9 @@ from torch import Tensor
 
 from elmokit.atomic import atomic_folder
 from elmokit.config import FrozenConfig, parse_config
-from elmokit.embed.embedder import Embedder
 from elmokit.embed.live_layers import LiveLayers
+from elmokit.embed.sources import open_layer_source, save_layer_source
+from elmokit.encoders.layer_sources import LayerSource
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, WeightsError
 from elmokit.tasks.card import task_card
@@ -33,9 +34,9 @@ from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.task import AnyTask
 from elmokit.tasks.task_model import TaskModel, build_task_model
 from elmokit.weights.folder import FORMAT as BILM_FORMAT
-from elmokit.weights.folder import is_replaceable, load_folder, save_folder, write_tensors
+from elmokit.weights.folder import is_replaceable, write_tensors
 from elmokit.weights.options import read_json_object
-from elmokit.weights.saved import SavedBiLM, check_shapes, shapes_of
+from elmokit.weights.saved import check_shapes, shapes_of
 from elmokit.weights.sums import SUMS, check_sum, read_sums, sha256, write_sums
 
 FORMAT: Final = "elmokit.task"
@@ -69,13 +70,13 @@ class SavedTask:
     labels: FrozenConfig
     vocab: InputVocab
     vectors: StaticVectors | None
-    bilm: SavedBiLM | None
+    source: LayerSource | None
     weights: dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class SharedParts:
-    """Static vectors and biLMs in memory, by the hashes of their folders.
+    """Static vectors and encoders in memory, by the hashes of their folders.
 
     Models loaded with the same value share what is equal: an ensemble has one copy of its biLM.
     """
@@ -93,8 +94,10 @@ def save_task(saved: SavedTask, folder: str | Path, *, scores: Mapping[str, floa
     with atomic_folder(folder, replace=is_replaceable(folder, form=FORMAT, known_files=KNOWN_FILES)) as new:
         if saved.vectors is not None:
             saved.vectors.save(new / VECTORS)
-        if saved.bilm is not None:
-            save_folder(saved.bilm, new / BILM, description=f"The biLM of a model of the task {saved.task.name}.")
+        if saved.source is not None:
+            save_layer_source(
+                saved.source, new / BILM, description=f"The encoder of a model of the task {saved.task.name}."
+            )
         config = TaskFolderConfig(
             format=FORMAT,
             version=VERSION,
@@ -102,7 +105,7 @@ def save_task(saved: SavedTask, folder: str | Path, *, scores: Mapping[str, floa
             recipe=saved.recipe,
             labels=saved.labels.model_dump(mode="json"),
             vectors=None if saved.vectors is None else sha256(new / VECTORS / SUMS),
-            bilm=None if saved.bilm is None else sha256(new / BILM / SUMS),
+            bilm=None if saved.source is None else sha256(new / BILM / SUMS),
         )
         (new / CONFIG).write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", "utf-8")
         (new / INPUTS).write_text(saved.vocab.model_dump_json() + "\n", "utf-8")
@@ -114,7 +117,7 @@ def save_task(saved: SavedTask, folder: str | Path, *, scores: Mapping[str, floa
             task=saved.task.name,
             recipe=saved.recipe,
             num_parameters=sum(tensor.numel() for tensor in saved.weights.values()),
-            has_bilm=saved.bilm is not None,
+            has_bilm=saved.source is not None,
             scores=scores,
         )
         (new / CARD).write_text(card, "utf-8")
@@ -170,8 +173,7 @@ def _load_layers(part: Path, key: str | None, shared: SharedParts) -> LiveLayers
     if key is None:
         return None
     if key not in shared.layers:
-        saved = load_folder(part)
-        shared.layers[key] = LiveLayers(Embedder.from_saved(saved))
+        shared.layers[key] = LiveLayers(open_layer_source(part))
     return shared.layers[key]
 
 

@@ -14,8 +14,7 @@ from elmokit.tasks.progress import DevScores
 from elmokit.tasks.recipe import TrainingSettings
 from elmokit.tasks.task import Batch, TaskModule
 
-# Random streams: initial weights, dropout, weights of an untrained biLM.
-START, DROPOUT, UNTRAINED = range(3)
+START, DROPOUT = range(2)  # keys of the random streams: initial weights, dropout
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,9 @@ class TaskModel:
 
     @property
     def embedder(self) -> Embedder | None:
-        """Embedder of the biLM that a loaded model reads text with; None without ELMo."""
-        return self.columns.layers.embedder if isinstance(self.columns.layers, LiveLayers) else None
+        """Embedder of the biLM that a loaded model reads text with; None without one."""
+        source = self.columns.layers.source if isinstance(self.columns.layers, LiveLayers) else None
+        return source if isinstance(source, Embedder) else None
 
     def predict(self, texts: Sequence[str | Sequence[str]], *, language: str = "en") -> list[TaskPrediction]:
         """Return the predictions for texts, in their order: ``print(model.predict(["Ada saw Oslo ."])[0])``.

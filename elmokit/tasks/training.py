@@ -41,7 +41,8 @@ def train_task(
         train: file to train on. Formats: ``elmokit task train --help``.
         dev: file to select the best weights with.
         test: file to test these on, once, at the end.
-        elmo: folder of a biLM; ``"none"`` for a model without ELMo. Default: the recipe's, or the bundled English one.
+        elmo: folder of a biLM, or another encoder by name (`elmokit.embed.sources`); ``"none"`` for a model without
+            ELMo. Default: the recipe's, or the bundled English one.
         vectors: file of static vectors (GloVe or word2vec text, or .npz); ``"none"`` for none. Default: the recipe's.
         untrained: take only the shape of the biLM, with random weights, as a control.
         recipe: name of a bundled recipe or path of a TOML file. Default: the bundled recipe of the task.

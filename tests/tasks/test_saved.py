@@ -54,15 +54,15 @@ def make(
     vectors = None
     if asked.words.file is not None:
         vectors = StaticVectors([*WORDS, "odd\x85word"], chance.normal(size=(len(WORDS) + 1, 3)).astype(np.float32))
-    bilm = None if asked.elmo.model is None else make_bilm(bilm_seed)
-    layers = None if bilm is None else LiveLayers(Embedder(build_bilm(bilm)))
+    source = None if asked.elmo.model is None else Embedder.from_saved(make_bilm(bilm_seed))
+    layers = None if source is None else LiveLayers(source)
     labels = task.learn_labels(examples)
     torch.manual_seed(seed)
     model = build_model(task, asked, labels, ColumnMaker(asked, vocab, vectors=vectors, layers=layers))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape))
-    return SavedTask(task, asked, labels, vocab, vectors, bilm, dict(model.state_dict()))
+    return SavedTask(task, asked, labels, vocab, vectors, source, dict(model.state_dict()))
 
 
 FULL = recipe(words="vectors.txt", bilm="bilm", elmo={"place": "both", "layer_norm": "token"})
@@ -85,10 +85,10 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path: Path, asked: TaskRecipe
     assert found.keys() == saved.weights.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in saved.weights.items())
     assert not loaded.module.training
-    assert (loaded.embedder is None) == (saved.bilm is None)
-    if saved.bilm is not None:
+    assert (loaded.embedder is None) == (saved.source is None)
+    if saved.source is not None:
         tensors = loaded.embedder.bilm.state_dict()
-        assert all(torch.equal(tensors[name], tensor) for name, tensor in saved.bilm.tensors.items())
+        assert all(torch.equal(tensors[name], tensor) for name, tensor in saved.source.bilm.state_dict().items())
     if saved.vectors is not None:
         assert loaded.columns.vectors.words == saved.vectors.words
         assert np.array_equal(loaded.columns.vectors.vectors_VD, saved.vectors.vectors_VD)
@@ -234,7 +234,7 @@ def test_a_failed_save_leaves_the_older_model(folder: Path) -> None:
     broken = make_bilm()
     broken.tensors["forward_lstm.layers.0.bias"][0] = float("nan")
     with pytest.raises(WeightsError, match="NaN"):
-        save_task(replace(make(FULL), bilm=broken), folder, scores={})
+        save_task(replace(make(FULL), source=Embedder.from_saved(broken)), folder, scores={})
     assert {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()} == before
 
 

@@ -65,7 +65,7 @@ def test_a_loaded_model_predicts_what_it_did_before(home: Path, tmp_path: Path, 
             parameter.add_(0.3 * torch.randn(parameter.shape))
     before = compute_outputs(task, model, columns, found.labels, examples, batch_size=4)
     weights = dict(model.state_dict())
-    saved = SavedTask(task, recipe, found.labels, found.vocab, found.vectors, found.bilm, weights)
+    saved = SavedTask(task, recipe, found.labels, found.vocab, found.vectors, found.source, weights)
     save_task(saved, tmp_path / "model", scores={})
     loaded = load_task(tmp_path / "model", expected_task=task)
     after = compute_outputs(task, loaded.module, loaded.columns, loaded.labels, examples, batch_size=4)

@@ -15,14 +15,14 @@ from toy_task import RHYMES, Verse, VerseLabels, changed, recipe, verses
 
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.tasks.batches import AHEAD
-from elmokit.tasks.columns import ColumnMaker, LayerSource, learn_inputs
+from elmokit.tasks.columns import ColumnMaker, JoinedLayers, learn_inputs
 from elmokit.tasks.task_model import TaskModel, predict_examples, warn_of_unknown_labels
 
 LABELS = VerseLabels(tags=("plain", "rhyme"))
 EXAMPLES = verses(40, seed=4, shortest=1, longest=20)
 
 
-def untrained(seed: int, labels: VerseLabels = LABELS, layers: LayerSource | None = None) -> TaskModel:
+def untrained(seed: int, labels: VerseLabels = LABELS, layers: JoinedLayers | None = None) -> TaskModel:
     asked = recipe(bilm=None if layers is None else "toy")
     columns = ColumnMaker(asked, learn_inputs([one.tokens for one in EXAMPLES], asked), vectors=None, layers=layers)
     torch.manual_seed(seed)
