@@ -58,6 +58,7 @@ __all__ = [
 PUBLIC_MODULES = (
     "elmokit.analysis.neighbors",
     "elmokit.analysis.occurrences",
+    "elmokit.embed.sources",
     "elmokit.integrations.allennlp",
     "elmokit.integrations.onnx",
     "elmokit.integrations.ray",
