@@ -8,32 +8,36 @@ where y is the ideal order of the same weights. Candidates of several words are 
 this figure; so are instances that have no other gold substitute.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
 
+from elmokit.analysis.blimp import DIRECTIONS, Direction
 from elmokit.errors import InputError
 from elmokit.readers.lexsub import Substitution
+from elmokit.score.scoring import CandidateScore, Choice
 
 
 class CandidateScorer(Protocol):
-    """Source of scores for words in a place."""
+    """Source of scores for words in a place, such as a `Scorer`."""
 
-    def iter_candidates(
-        self, places: Iterable[tuple[Sequence[str], int, Sequence[str]]]
-    ) -> Iterator[list[float | None]]:
-        """Yield, per (tokens, position, candidates), a score for each candidate; None if it is out of vocabulary."""
+    def iter_candidates(self, choices: Iterable[Choice]) -> Iterator[list[CandidateScore]]:
+        """Yield the scores of each place's candidates, in their order."""
 
 
 @dataclass(frozen=True)
 class SubstitutionScores:
-    """Mean generalized average precision, as a fraction."""
+    """Mean generalized average precision per direction, as a fraction."""
 
-    gap: float
+    gap: Mapping[Direction, float]
+    known_gap: Mapping[Direction, float]
+    """The same, with out-of-vocabulary candidates left out of the ranking and of the gold substitutes."""
     num_instances: int
+    num_known_instances: int
+    """Instances with a gold substitute in the vocabulary."""
     unknown_candidates: float
-    """Share of candidates that are out of vocabulary. They are ranked last, in their order in the file."""
+    """Share of candidates that are out of vocabulary. In ``gap`` they are ranked last, in their order in the file."""
 
 
 def score_substitutes(
@@ -43,19 +47,40 @@ def score_substitutes(
     ranked = [one for one in instances if any(_is_word(gold) for gold in one.gold)]
     if not ranked:
         raise InputError("no instance has a gold substitute of one word; expected the published files")
-    total, num_candidates, num_unknown = 0.0, 0, 0
-    listed = [tuple(filter(_is_word, one.candidates)) for one in ranked]
-    places = ((one.tokens, one.position, words) for one, words in zip(ranked, listed, strict=True))
-    for done, (one, words, scores) in enumerate(
-        zip(ranked, listed, scorer.iter_candidates(places), strict=True), start=1
-    ):
-        order = sorted(range(len(words)), key=lambda index: _rank_key(scores[index]))
+    choices = (Choice(one.tokens, one.position, tuple(filter(_is_word, one.candidates))) for one in ranked)
+    gaps: dict[Direction, list[float]] = {direction: [] for direction in DIRECTIONS}
+    known_gaps: dict[Direction, list[float]] = {direction: [] for direction in DIRECTIONS}
+    num_candidates = num_unknown = 0
+    for done, (one, scores) in enumerate(zip(ranked, scorer.iter_candidates(choices), strict=True), start=1):
         gold = {word: weight for word, weight in one.gold.items() if _is_word(word)}
-        total += average_precision([gold.get(words[index], 0) for index in order], list(gold.values()))
-        num_candidates += len(words)
-        num_unknown += scores.count(None)
+        unknown = {score.word for score in scores if not score.is_known}
+        known = {word: weight for word, weight in gold.items() if word not in unknown}
+        for direction in DIRECTIONS:
+            order = sorted(scores, key=lambda score: (not score.is_known, _minus(score, direction)))
+            gaps[direction].append(_precision(order, gold))
+            if known:
+                known_gaps[direction].append(_precision([score for score in order if score.is_known], known))
+        num_candidates += len(scores)
+        num_unknown += len(unknown)
         progress(done)
-    return SubstitutionScores(total / len(ranked), len(ranked), num_unknown / num_candidates)
+    means, known_means = ({name: _mean(values) for name, values in some.items()} for some in (gaps, known_gaps))
+    return SubstitutionScores(
+        means, known_means, len(ranked), len(known_gaps["forward"]), num_unknown / max(num_candidates, 1)
+    )
+
+
+def _minus(score: CandidateScore, direction: Direction) -> float:
+    """Return the key by which candidates are sorted; unknown ones are equal, so that their order stays."""
+    values = {"forward": score.forward, "backward": score.backward, "both": score.both}
+    return -values[direction] if score.is_known else 0.0
+
+
+def _precision(order: Sequence[CandidateScore], gold: Mapping[str, int]) -> float:
+    return average_precision([gold.get(score.word, 0) for score in order], list(gold.values()))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
 def average_precision(weights: Sequence[float], gold: Sequence[float]) -> float:
@@ -72,10 +97,6 @@ def average_precision(weights: Sequence[float], gold: Sequence[float]) -> float:
 def _sum_of_means(weights: Sequence[float]) -> float:
     sums = accumulate(weights)
     return sum(total / count for count, (weight, total) in enumerate(zip(weights, sums, strict=True), 1) if weight > 0)
-
-
-def _rank_key(score: float | None) -> tuple[bool, float]:
-    return (True, 0.0) if score is None else (False, -score)
 
 
 def _is_word(text: str) -> bool:

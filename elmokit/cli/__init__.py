@@ -4,12 +4,23 @@ Data goes to stdout and messages to stderr. Exit codes: 0, 1 (failed), 2 (usage)
 Nothing heavy is imported here: ``elmokit --help`` must answer at once.
 """
 
-from elmokit.cli import analysis, embedding, finetuning, models, pretraining, reproducing, scoring, task_verbs
+from elmokit.cli import (
+    analysis,
+    embedding,
+    evaluating,
+    finetuning,
+    models,
+    pretraining,
+    reproducing,
+    scoring,
+    task_verbs,
+)
 from elmokit.cli.app import main, run
 
 __all__ = [
     "analysis",
     "embedding",
+    "evaluating",
     "finetuning",
     "main",
     "models",

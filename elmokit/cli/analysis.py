@@ -1,30 +1,25 @@
-"""Verbs that analyze vectors: neighbors, probe."""
+"""The verb neighbors."""
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from elmokit.cli.app import app
-from elmokit.cli.commands import sub_app, verb
+from elmokit.cli.commands import verb
 from elmokit.cli.neighbor_display import Found, show_neighbors
 from elmokit.cli.options import STREAM_HELP, Language, Model, State, Tokenized, model_source
 from elmokit.errors import InputError
 
 if TYPE_CHECKING:
     from elmokit.analysis.occurrences import Occurrence
-    from elmokit.analysis.pos_probe import ProbeProgress, ProbeResult
-    from elmokit.cli.progress import Progress
     from elmokit.embed.embedder import Embedder
     from elmokit.embed.picking import Layer
     from elmokit.embed.sentences import Sentence
 
 NUM_QUERIES = 3
 NUM_CANDIDATES = 200  # occurrences among which the queries are chosen
-CONTROL_SEED = 0
 
 NEIGHBORS_EPILOG = """\b
 Examples
@@ -40,11 +35,6 @@ Output. Lines are counted from 0 over all inputs.
                  tokens, neighbors; with --vectors also static_neighbors
 
 Other tokens of the query's own sentence are left out."""
-
-PROBE_ROW = "{:<10} {:<5} {:>7} {:>7} {:>8} {:>8}"
-
-probe = sub_app("Measure what a linear classifier can predict from each layer.")
-app.add_typer(probe, name="probe")
 
 
 @verb(app, epilog=NEIGHBORS_EPILOG)
@@ -98,7 +88,7 @@ def neighbors(
         text = _Text(paths=[*inputs, *(more or [])], tokenized=tokenized)
         if text.is_stream and not contexts:
             raise InputError("a stream can be read only once; name a --context as the query, or give a file")
-        which = _layer(layer)
+        which = parse_layer(layer)
         static = None if vectors is None else find_static_neighbors(read_static_vectors(vectors), word, k=k)
         embedder = Embedder.from_pretrained(model_source(model or []), state=state, language=language)
         token = word if tokenized else _only_token(embedder, word)
@@ -118,43 +108,8 @@ def neighbors(
     show_neighbors(Found(token, number, found, static), as_json=as_json)
 
 
-@verb(probe)
-def pos(
-    *,
-    train: Annotated[Path, typer.Option(metavar="FILE", help="CoNLL-U file to train on, also .gz and .xz.")],
-    dev: Annotated[Path, typer.Option(metavar="FILE", help="Dev set, to choose the regularization.")],
-    test: Annotated[Path, typer.Option(metavar="FILE", help="Test set, evaluated once.")],
-    model: Model = None,
-    control: Annotated[bool, typer.Option("--control", help="Also probe an untrained biLM of the same shape.")] = False,
-    state: State = "warm",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per layer.")] = False,
-) -> None:
-    """Predict parts of speech (XPOS) from each layer, and from the mean of all.
-
-    The probe is a multinomial logistic regression on frozen vectors. Its regularization is chosen on the dev set.
-    """
-    from elmokit.cli.progress import show_progress
-
-    with show_progress("loading the model") as shown:
-        from elmokit.analysis.pos_probe import PosData, probe_pos, untrained_like
-        from elmokit.embed.embedder import Embedder
-        from elmokit.readers.conllu import read_conllu
-
-        data = PosData(*(list(read_conllu(path)) for path in (train, dev, test)))
-        embedder = Embedder.from_pretrained(model_source(model or []), state=state)
-        bilms = {"given": embedder}
-        if control:
-            bilms["untrained"] = untrained_like(embedder, seed=CONTROL_SEED)
-        if not as_json:
-            with shown.paused():
-                typer.echo(PROBE_ROW.format("biLM", "layer", "dev", "test", "strength", "seconds"))
-        for name, bilm in bilms.items():
-            for result in probe_pos(bilm, data, progress=_probe_progress(shown)):
-                with shown.paused():
-                    typer.echo(json.dumps({"bilm": name, **asdict(result)}) if as_json else _probe_row(name, result))
-
-
-def _layer(text: str | None) -> "Layer":
+def parse_layer(text: str | None) -> "Layer":
+    """Return the layer that a text names; the top one for None."""
     from elmokit.analysis.neighbors import TOP
 
     if text is None:
@@ -209,22 +164,3 @@ def _queries(embedder: "Embedder", word: str, text: _Text, contexts: list[str], 
         return find_in_contexts(embedder, [text.parse(context) for context in contexts], word)
     first = find_occurrences(embedder, text.sentences(), word, most=NUM_CANDIDATES)
     return choose_varied(embedder, first, num=NUM_QUERIES, layer=layer)
-
-
-def _probe_progress(shown: "Progress") -> "Callable[[ProbeProgress], None]":
-    doing = ""
-
-    def show(now: "ProbeProgress") -> None:
-        nonlocal doing
-        if now.doing != doing:
-            doing = now.doing
-            is_training = doing != "embedding"
-            shown.begin("training" if is_training else "embedding", unit="classifiers" if is_training else "words")
-        shown.update(now.done, total=now.total)
-
-    return show
-
-
-def _probe_row(name: str, result: "ProbeResult") -> str:
-    accuracies = f"{result.dev_accuracy:.2%}", f"{result.test_accuracy:.2%}"
-    return PROBE_ROW.format(name, result.layer, *accuracies, f"{result.strength:g}", f"{result.seconds:.1f}")

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 VERB_ORDER = (
-    *("embed", "score", "perplexity", "neighbors", "probe"),
+    *("embed", "score", "perplexity", "neighbors", "evaluate"),
     *("pretrain", "finetune", "vocab", "task", "reproduce"),
     *("convert", "export", "info"),
 )

@@ -349,7 +349,7 @@ class Embedder:
             show_progress_bar: draw a progress bar on stderr.
             normalize_embeddings: scale every vector to length 1.
             truncate_dim: keep the first so many values of a vector.
-            pooling: ``"mean"`` (the default) or ``"max"`` over a text's tokens.
+            pooling: ``"mean"`` (the default) or ``"max"`` over a text's tokens, or a fitted `SentencePooling`.
             layer: a layer's number (0 is the token layer, -1 the top), or ``"mean"`` of all, the default.
             device: None, the Embedder's own device, or a list of devices, one per process to start for this call.
             pool: processes from `start_multi_process_pool`; the vectors are the same as without. ``chunk_size`` is

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling, pool_tokens
+from elmokit.embed.sentence_pooling import SentencePooling
 from elmokit.embed.sentences import Sentence
 from elmokit.embed.worker_pool import EmbedderPool
 from elmokit.errors import InputError
@@ -38,7 +39,7 @@ class EncodeOptions(TypedDict, total=False):
     truncate_dim: int | None
     pool: EmbedderPool | None
     chunk_size: int | None
-    pooling: Pooling
+    pooling: Pooling | SentencePooling
     layer: Layer
 
 
@@ -57,11 +58,16 @@ class EncodeSettings:
     truncate_dim: int | None = None
     pool: EmbedderPool | None = None
     chunk_size: int | None = None
-    pooling: Pooling = "mean"
+    pooling: Pooling | SentencePooling = "mean"
     layer: Layer = "mean"
 
     def __post_init__(self) -> None:
-        check_pooling(self.pooling)
+        if not isinstance(self.pooling, SentencePooling):
+            check_pooling(self.pooling)
+        elif self.layer not in ("mean", self.pooling.layer):
+            raise InputError(
+                f"layer {self.layer!r}, but the pooling was fitted to layer {self.pooling.layer!r}; leave layer out"
+            )
         if self.prompt_name is not None:
             raise InputError(f"prompt_name {self.prompt_name!r}; a biLM has no named prompts, give prompt='…' instead")
         if self.output_value != "sentence_embedding":
@@ -80,8 +86,12 @@ class EncodeSettings:
 
 def encode_texts(embedder: "Embedder", texts: Iterable[Sentence], settings: EncodeSettings) -> Vectors:
     """Return one vector per text, (N, D or truncate_dim)."""
-    check_layer(settings.layer, embedder.num_layers)
+    pooling = settings.pooling
+    layer = pooling.layer if isinstance(pooling, SentencePooling) else settings.layer
+    check_layer(layer, embedder.num_layers)
     parts = [_sentences_of(text, embedder.language, settings.prompt) for text in check_sentences(texts)]
+    if isinstance(pooling, SentencePooling):  # it depends on the words
+        parts = [[embedder.tokenize(one) if isinstance(one, str) else one for one in text] for text in parts]
     pooled_ND = np.zeros((len(parts), embedder.width), dtype=np.float32)
     with ExitStack() as at_end:
         pool = settings.pool
@@ -90,11 +100,11 @@ def encode_texts(embedder: "Embedder", texts: Iterable[Sentence], settings: Enco
         else:
             _check_device(settings.device, embedder.device)
         sentences = (sentence for text in parts for sentence in text)
-        found = embedder.iter_tokens(sentences, layer=settings.layer, batch_size=settings.batch_size, pool=pool)
+        found = embedder.iter_tokens(sentences, layer=layer, batch_size=settings.batch_size, pool=pool)
         for row, text in enumerate(_progress(parts) if settings.show_progress_bar else parts):
             tokens = [next(found) for _ in text]
             if tokens:
-                pooled_ND[row] = pool_tokens(np.concatenate(tokens), settings.pooling)
+                pooled_ND[row] = _pool(text, np.concatenate(tokens), pooling)
         for _ in found:  # nothing is left; this ends the generator, which then warns of words that were cut
             raise AssertionError("more sentences than were given")
     pooled_ND = np.ascontiguousarray(pooled_ND[:, : settings.truncate_dim])
@@ -102,6 +112,12 @@ def encode_texts(embedder: "Embedder", texts: Iterable[Sentence], settings: Enco
         length_N1 = np.linalg.norm(pooled_ND, axis=1, keepdims=True)
         pooled_ND /= np.where(length_N1 > 0, length_N1, 1)
     return pooled_ND
+
+
+def _pool(sentences: list[Sentence], vectors_TD: Vectors, pooling: Pooling | SentencePooling) -> Vectors:
+    if isinstance(pooling, SentencePooling):
+        return pooling.pool(sentences, vectors_TD)
+    return pool_tokens(vectors_TD, pooling)
 
 
 def _sentences_of(text: Sentence, language: str, prompt: str | None) -> list[Sentence]:

@@ -15,9 +15,9 @@ from elmokit.text.lines import Line, read_lines
 NUM_COLUMNS = 10
 NOT_ANNOTATED = "_"
 
-_ID, _FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _RELATION = 0, 1, 2, 3, 4, 6, 7
+_ID, _FORM, _LEMMA, _UPOS, _XPOS, _FEATURES, _HEAD, _RELATION = 0, 1, 2, 3, 4, 5, 6, 7
 _NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
-_USED = (_FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _RELATION)
+_USED = (_FORM, _LEMMA, _UPOS, _XPOS, _FEATURES, _HEAD, _RELATION)
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class UDSentence:
     heads: tuple[int | None, ...]
     """Tokens counted from 1; 0 is the root's, None where there is none."""
     relations: tuple[str, ...]
+    features: tuple[str, ...]
+    """Morphology, such as ``Case=Nom|Number=Sing``."""
 
 
 def read_conllu(path: str | Path) -> Iterator[UDSentence]:
@@ -91,6 +93,7 @@ def _make_sentence(rows: list[tuple[Line, list[str]]]) -> UDSentence:
         lemmas=columns[_LEMMA],
         heads=tuple(None if head == NOT_ANNOTATED else int(head) for head in columns[_HEAD]),
         relations=columns[_RELATION],
+        features=columns[_FEATURES],
     )
 
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from elmokit.errors import InputError
 from elmokit.readers.blimp import read_blimp
 from elmokit.readers.conll2003 import read_conll2003
 from elmokit.readers.conll2012 import read_conll2012, read_conll2012_archive
@@ -18,12 +17,9 @@ from elmokit.readers.ptb import read_ptb
 from elmokit.readers.snli import read_snli
 from elmokit.readers.squad import read_squad
 from elmokit.readers.sst import read_sst
-from elmokit.readers.wsd import read_wsd
+from elmokit.readers.wsd import find_keys, read_wsd
 from elmokit.text.lines import read_lines
 from elmokit.text.paragraphs import join_wrapped, unwrap
-
-COMPRESSED = (".gz", ".xz")
-DATA, KEYS = ".data.xml", ".gold.key.txt"
 
 
 def read_texts(path: str | Path) -> Iterator[str]:
@@ -59,12 +55,7 @@ def _read_squad(path: Path) -> Iterator[str]:
 
 
 def _read_wsd(path: Path) -> Iterator[str]:
-    stem = path.name[: path.name.index(DATA)]
-    keys = [path.with_name(f"{stem}{KEYS}{suffix}") for suffix in ("", *COMPRESSED)]
-    found = [one for one in keys if one.exists()]
-    if not found:
-        raise InputError(f"{path}: its keys are missing; expected {keys[0].name} beside it")
-    return _join(sentence.tokens for sentence in read_wsd(path, found[0]))
+    return _join(sentence.tokens for sentence in read_wsd(path, find_keys(path)))
 
 
 FORMATS: tuple[tuple[str, str, Callable[[Path], Iterator[str]]], ...] = (

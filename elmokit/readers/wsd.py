@@ -17,6 +17,9 @@ from xml.parsers import expat
 from elmokit.errors import InputError
 from elmokit.text.lines import Line, read_lines
 
+DATA, KEYS = ".data.xml", ".gold.key.txt"
+PACKED = ("", ".gz", ".xz")
+
 _POS_OF_TYPE = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}  # 5 is an adjective satellite
 _PLACES = dict.fromkeys(("corpus", "text", "sentence"), "no sentence") | dict.fromkeys(("wf", "instance"), "a sentence")
 _SENSE = re.compile(r"((\S+)%([1-5]):\S+) [0-9]+ ([0-9]+) [0-9]+")
@@ -57,6 +60,19 @@ def read_wsd(data_path: str | Path, keys_path: str | Path) -> Iterator[SenseSent
     The keys are read whole. Every instance must have one, and every key an instance.
     """
     return _read_sentences(data_path, read_lines([data_path]), keys_path, read_lines([keys_path]))
+
+
+def find_keys(data_path: str | Path) -> Path:
+    """Return the ``.gold.key.txt`` file beside a ``.data.xml`` file; both may be packed."""
+    path = Path(data_path)
+    if DATA not in path.name:
+        raise InputError(f"{path}: expected a file NAME{DATA}, also .gz and .xz")
+    stem = path.name[: path.name.index(DATA)]
+    keys = [path.with_name(f"{stem}{KEYS}{suffix}") for suffix in PACKED]
+    found = [one for one in keys if one.exists()]
+    if not found:
+        raise InputError(f"{path}: its keys are missing; expected {keys[0].name} beside it")
+    return found[0]
 
 
 def read_sense_index(path: str | Path) -> dict[tuple[str, str], str]:

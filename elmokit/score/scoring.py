@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -97,6 +97,33 @@ class Candidate:
 
     word: str
     logprob: float
+
+
+class Choice(NamedTuple):
+    """A place in a sentence, and words that could take it."""
+
+    tokens: Sequence[str]
+    position: int
+    """Index of the token to replace."""
+    candidates: Sequence[str]
+
+
+@dataclass(frozen=True)
+class CandidateScore:
+    """Log-probabilities of a word in a place; both are those of ``<UNK>`` if it is out of vocabulary."""
+
+    word: str
+    forward: float
+    """Given the tokens before the place."""
+    backward: float
+    """Given the tokens after it."""
+    is_known: bool
+    """True if the word is in the vocabulary."""
+
+    @property
+    def both(self) -> float:
+        """Sum of both directions, which ranks words by their product."""
+        return self.forward + self.backward
 
 
 @dataclass(frozen=True)
@@ -231,6 +258,38 @@ class Scorer:
             yield from _in_order(predictions)
         self._warn_of_cut_words()
 
+    def iter_candidates(
+        self, choices: Iterable[Choice], *, window_words: int = WINDOW_WORDS
+    ) -> Iterator[list[CandidateScore]]:
+        """Yield the scores of given words in given places, in order.
+
+        The token that is replaced has no influence: forward reads what is before it, backward what is after it.
+
+        Args:
+            choices: Tokens of a sentence, the index of one of them, and the words to score in its place.
+            window_words: The number of words read before the first result is yielded, as in `iter_scores`.
+        """
+        checked = (_check_choice(Choice(*choice)) for choice in choices)
+        for window in group_by_size(checked, size_of=lambda one: len(one.tokens) + 1, enough=window_words):
+            found: dict[int, list[CandidateScore]] = {}
+            for batch in self._contexts([tuple(one.tokens) for one in window]):
+                for index, steps in _steps_of(batch):
+                    position = window[index].position
+                    # Forward, step t predicts token t; backward, step t predicts token t - 1.
+                    hidden_2P = torch.stack([batch.forward_MP[steps][position], batch.backward_MP[steps][position + 1]])
+                    found[index] = self._score_candidates(hidden_2P, window[index].candidates)
+            yield from _in_order(found)
+        self._warn_of_cut_words()
+
+    @torch.no_grad()
+    def _score_candidates(self, hidden_2P: Tensor, words: Sequence[str]) -> list[CandidateScore]:
+        softmax = self.model.softmax
+        ids = [self.vocab.id(word) for word in words]
+        logprobs_2V = torch.addmm(softmax.bias, hidden_2P, softmax.weight.t()).log_softmax(dim=1)
+        forward, backward = logprobs_2V[:, ids].tolist()
+        known = [id_ != self.vocab.unk_id for id_ in ids]
+        return [CandidateScore(*one) for one in zip(words, forward, backward, known, strict=True)]
+
     def _contexts(self, window: list[tuple[str, ...]]) -> Iterator[Contexts]:
         distinct: dict[str, int] = {}
         words = [
@@ -286,6 +345,16 @@ class Scorer:
         if message and not self._warned:
             self._warned = True
             warnings.warn(message, ElmokitWarning, stacklevel=3)
+
+
+def _check_choice(choice: Choice) -> Choice:
+    if not 0 <= choice.position < len(check_tokens(choice.tokens)):
+        raise InputError(
+            f"position {choice.position} in a sentence of {len(choice.tokens)} tokens; expected one of them"
+        )
+    if isinstance(choice.candidates, str):
+        raise InputError(f"candidates is {choice.candidates!r}, but must be a list of words")
+    return choice
 
 
 def _windows(

@@ -1,6 +1,6 @@
 """Generalized average precision by hand, and the published files."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from elmokit.analysis.lexsub import average_precision, score_substitutes
 from elmokit.errors import InputError
 from elmokit.readers.lexsub import Substitution, read_lexsub
+from elmokit.score.scoring import CandidateScore, Choice
 
 
 def test_generalized_average_precision_by_hand() -> None:
@@ -20,23 +21,26 @@ def test_generalized_average_precision_by_hand() -> None:
 
 
 class LengthScorer:
-    """Short words first; "gnu" is out of vocabulary."""
+    """Short words first, backward long ones; "gnu" is out of vocabulary."""
 
-    def iter_candidates(
-        self, places: Iterable[tuple[Sequence[str], int, Sequence[str]]]
-    ) -> Iterator[list[float | None]]:
-        for _tokens, _position, words in places:
-            yield [None if word == "gnu" else -float(len(word)) for word in words]
+    def iter_candidates(self, choices: Iterable[Choice]) -> Iterator[list[CandidateScore]]:
+        for choice in choices:
+            yield [CandidateScore(word, -len(word), 3.0 * len(word), word != "gnu") for word in choice.candidates]
 
 
 def test_unknown_candidates_come_last_and_phrases_are_left_out() -> None:
     words = ("gnu", "cleverest", "smart", "well lit")
     one = Substitution("bright.a", 1, ("a", "bright", "boy"), 1, {"cleverest": 2, "well lit": 5, "gnu": 1}, words)
     scores = score_substitutes(LengthScorer(), [one])
-    assert scores.gap == pytest.approx((2 / 2 + 3 / 3) / (2 / 1 + 3 / 2))
+    longest_first = (2 / 1 + 3 / 3) / (2 / 1 + 3 / 2)
+    assert scores.gap["forward"] == pytest.approx((2 / 2 + 3 / 3) / (2 / 1 + 3 / 2))
+    assert scores.gap["backward"] == scores.gap["both"] == pytest.approx(longest_first)
+    assert scores.known_gap == pytest.approx({"forward": (2 / 2) / 2, "backward": 1.0, "both": 1.0})
     assert scores.unknown_candidates == pytest.approx(1 / 3)
     phrase = Substitution("bright.a", 2, ("bright",), 0, {"well lit": 5}, words)
-    assert score_substitutes(LengthScorer(), [one, phrase]).num_instances == 1
+    rare = Substitution("bright.a", 3, ("bright",), 0, {"gnu": 2}, words)
+    found = score_substitutes(LengthScorer(), [one, phrase, rare])
+    assert (found.num_instances, found.num_known_instances) == (2, 1)
     with pytest.raises(InputError, match="no instance has a gold substitute of one word"):
         score_substitutes(LengthScorer(), [phrase])
 

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,9 +29,7 @@ def embedder() -> Embedder:
 
 def tagged(tokens: list[str], tags: list[str]) -> UDSentence:
     rest = ("_",) * len(tokens)
-    return UDSentence(
-        tokens=tuple(tokens), upos=rest, xpos=tuple(tags), lemmas=rest, heads=(0,) * len(tokens), relations=rest
-    )
+    return UDSentence(tuple(tokens), rest, tuple(tags), rest, (0,) * len(tokens), rest, rest)
 
 
 def draw(tag: Callable[[list[str], int], str], num_sentences: tuple[int, int, int] = (60, 20, 20)) -> PosData:
@@ -125,6 +124,27 @@ def test_the_control_has_the_shape_and_other_weights(embedder):
     assert control.bilm.config == embedder.bilm.config
     assert control.fingerprint() == untrained_like(embedder, seed=0).fingerprint()
     assert len({one.fingerprint() for one in (embedder, control, untrained_like(embedder, seed=1))}) == 3
+
+
+def test_any_column_can_be_probed(embedder):
+    data = draw(by_word)
+    moved = [[replace(one, xpos=one.upos, features=one.xpos) for one in data.part(part)] for part in pos_probe.PARTS]
+    expected, found = (next(probe_pos(embedder, some)) for some in (data, PosData(*moved, column="feats")))
+    assert (found.trials, found.test_accuracy) == (expected.trials, expected.test_accuracy)
+    with pytest.raises(InputError, match="only the tag '_' in the column xpos; use a treebank that has it, or another"):
+        PosData(*moved)
+
+
+def test_a_source_with_one_layer_has_no_mean():
+    class Letters:
+        num_layers, width = 1, 2
+
+        def iter_layers(self, sentences, **_options):
+            for tokens in sentences:
+                yield np.array([[[word > "old", len(word)] for word in tokens]], dtype=np.float32)
+
+    [only] = probe_pos(Letters(), draw(by_word))
+    assert (only.layer, only.test_accuracy) == (0, 1.0)
 
 
 def test_data_that_cannot_be_probed_are_rejected(embedder):

@@ -1,4 +1,4 @@
-"""The verbs neighbors and probe: their output and their errors."""
+"""The verb neighbors: its output and its errors."""
 
 import io
 import json
@@ -16,11 +16,8 @@ from toy import TEXT
 from elmokit import cli
 from elmokit.analysis.neighbors import Neighborhood, find_neighbors, find_static_neighbors
 from elmokit.analysis.occurrences import choose_varied, find_in_contexts, find_occurrences
-from elmokit.analysis.pos_probe import PosData, probe_pos, untrained_like
-from elmokit.cli.analysis import CONTROL_SEED
 from elmokit.embed.embedder import Embedder
 from elmokit.encoders.static_vectors import StaticVectors
-from elmokit.readers.conllu import read_conllu
 
 SENTENCES = [line.split() for line in TEXT.splitlines()]
 GLOVE = ["river", "bank", "fish", "boat"]
@@ -39,20 +36,12 @@ def embedder(model: str) -> Embedder:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the working directory, with the text, some vectors and a treebank."""
+    """Return the working directory, with the text and some vectors."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(TEXT)
     vectors_VD = np.random.default_rng(0).normal(size=(len(GLOVE), 3)).astype(np.float32)
     np.savez(tmp_path / "glove.npz", words=np.array(GLOVE), vectors=vectors_VD)
-    for part, lines in {"train": SENTENCES[:9], "dev": SENTENCES[9:12], "test": SENTENCES[12:]}.items():
-        (tmp_path / f"{part}.conllu").write_text("".join(map(conllu, lines)))
     return tmp_path
-
-
-def conllu(tokens: list[str]) -> str:
-    """Return a sentence whose tags separate short words from long ones."""
-    rows = [[word, "_", "_", "LONG" if len(word) > 3 else "SHORT", "_", "0", "_", "_", "_"] for word in tokens]
-    return "".join("\t".join([str(number), *row]) + "\n" for number, row in enumerate(rows, start=1)) + "\n"
 
 
 def as_rows(found: list[Neighborhood]) -> list[tuple[str, ...]]:
@@ -172,36 +161,7 @@ def test_a_terminal_says_that_there_are_no_neighbors(model, monkeypatch):
     assert run_on_terminal(args, monkeypatch)[-1] == "No neighbors outside the query's own sentence."
 
 
-# probe
-
-PROBE = ["probe", "pos", "--train", "train.conllu", "--dev", "dev.conllu", "--test", "test.conllu"]
-
-
-def test_probe_prints_what_the_library_finds_and_the_control(model, embedder, capfd):
-    assert cli.run([*PROBE, "-m", model, "--control", "--json"]) == 0
-    out, err = capfd.readouterr()
-    lines = [json.loads(line) for line in out.splitlines()]
-    data = PosData(*(list(read_conllu(f"{part}.conllu")) for part in ("train", "dev", "test")))
-    probed = {"given": embedder, "untrained": untrained_like(embedder, seed=CONTROL_SEED)}
-    expected = [(name, one) for name, bilm in probed.items() for one in probe_pos(bilm, data)]
-    assert len(lines) == 2 * 4
-    for line, (name, result) in zip(lines, expected, strict=True):
-        assert (line["bilm"], line["layer"], line["strength"]) == (name, result.layer, result.strength)
-        assert (line["dev_accuracy"], line["test_accuracy"]) == (result.dev_accuracy, result.test_accuracy)
-        assert [trial["dev_accuracy"] for trial in line["trials"]] == [one.dev_accuracy for one in result.trials]
-    assert err == ""
-
-
-def test_probe_prints_one_row_per_layer(model, capfd, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert cli.run([*PROBE, "-m", model]) == 0
-    headings, *rows = (line.split() for line in capfd.readouterr().out.splitlines())
-    assert headings == ["biLM", "layer", "dev", "test", "strength", "seconds"]
-    assert [row[:2] for row in rows] == [["given", "0"], ["given", "1"], ["given", "2"], ["given", "mean"]]
-    assert all(row[2].endswith("%") and row[3].endswith("%") for row in rows)
-
-
-# Both
+# Failures
 
 FAILURES = {
     "no folder": ([*ARGS, "-m", "nowhere"], "nowhere: does not exist"),
@@ -221,15 +181,11 @@ FAILURES = {
         ["neighbors", "old", "--in", "text.txt", "-m", "MODEL", "--vectors", "glove.npz"],
         "'old' has no static vector",
     ),
-    "no treebank": ([*PROBE[:-1], "none.conllu", "-m", "MODEL"], "none.conllu: no such file"),
-    "not a treebank": ([*PROBE[:-1], "text.txt", "-m", "MODEL"], "text.txt, line 1: 1 columns"),
-    "empty treebank": ([*PROBE[:-1], "empty.conllu", "-m", "MODEL"], "the test part has no tokens"),
 }
 
 
 @pytest.mark.parametrize(("args", "message"), FAILURES.values(), ids=FAILURES)
 def test_a_failure_is_one_line_and_exit_code_1(folder, model, capfd, args, message):
-    (folder / "empty.conllu").touch()
     os.mkfifo(folder / "pipe")
     assert cli.run([{"MODEL": model}.get(arg, arg) for arg in args]) == 1
     out, err = capfd.readouterr()
@@ -245,8 +201,6 @@ def test_a_failure_is_one_line_and_exit_code_1(folder, model, capfd, args, messa
         ["neighbors", "river"],
         ["neighbors", "river", "--in", "text.txt", "-k", "0"],
         ["neighbors", "river", "--in", "text.txt", "--state", "carry"],
-        ["probe", "pos", "--train", "train.conllu"],
-        ["probe", "colours"],
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(capfd, args):
@@ -254,7 +208,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(capfd, args):
     assert capfd.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("verb", [["neighbors"], ["probe"], ["probe", "pos"]])
+@pytest.mark.parametrize("verb", [["neighbors"]])
 def test_help_fits_80_columns(capfd, monkeypatch, verb):
     monkeypatch.setenv("COLUMNS", "80")
     assert cli.run([*verb, "--help"]) == 0

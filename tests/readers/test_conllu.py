@@ -20,8 +20,16 @@ def write(folder: Path, *lines: str) -> Path:
 def test_columns_become_fields(tmp_path: Path) -> None:
     path = write(tmp_path, "# text = She ran", SHE, RAN, "", "", "1\t_\t_\tSYM\t_\t_\t0\troot\t_\t_")
     assert list(read_conllu(path)) == [
-        UDSentence(("She", "ran"), ("PRON", "VERB"), ("PRP", "VBD"), ("she", "run"), (2, 0), ("nsubj", "root")),
-        UDSentence(("_",), ("SYM",), ("_",), ("_",), (0,), ("root",)),
+        UDSentence(
+            ("She", "ran"),
+            ("PRON", "VERB"),
+            ("PRP", "VBD"),
+            ("she", "run"),
+            (2, 0),
+            ("nsubj", "root"),
+            ("Case=Nom", "_"),
+        ),
+        UDSentence(("_",), ("SYM",), ("_",), ("_",), (0,), ("root",), ("_",)),
     ]
 
 

@@ -12,7 +12,7 @@ from published import PublishedModel
 from elmokit.errors import ElmokitWarning, InputError, WeightsError
 from elmokit.score.perplexity import measure
 from elmokit.score.saved_lm import load_language_model, save_language_model
-from elmokit.score.scoring import Scorer
+from elmokit.score.scoring import Choice, Scorer
 from elmokit.text.vocab import Vocab
 
 TOKENS = [sentence.split() for sentence in SENTENCES]
@@ -107,6 +107,26 @@ def test_predictions_and_scores_have_the_same_probabilities(pair: Pair, scorer: 
         backward = {candidate.word: candidate.logprob for candidate in place.backward}
         assert forward[target] == pytest.approx(float(score.forward_logprobs[row]), abs=1e-5)
         assert backward[target] == pytest.approx(float(score.backward_logprobs[row]), abs=1e-5)
+
+
+def test_candidates_have_the_probabilities_of_a_plain_loop(pair: Pair, scorer: Scorer) -> None:
+    words = [*pair.vocab.words[3:7], "unheard-of"]
+    choices = [Choice(tokens, position, words) for tokens in TOKENS for position in range(len(tokens))]
+    for choice, scores in zip(choices, scorer.iter_candidates(choices), strict=True):
+        assert [score.word for score in scores] == words
+        assert [score.is_known for score in scores] == [True] * 4 + [False]
+        for score in scores:
+            # The replaced token itself must not matter.
+            tokens = [*choice.tokens[: choice.position], score.word, *choice.tokens[choice.position + 1 :]]
+            forward = -pair.oracle.surprises(0, tokens, pair.oracle.zero(0))[0][choice.position]
+            backward = -pair.oracle.surprises(1, tokens, pair.oracle.zero(1))[0][::-1][choice.position + 1]
+            assert score.forward == pytest.approx(forward, rel=1e-4, abs=1e-5)
+            assert score.backward == pytest.approx(backward, rel=1e-4, abs=1e-5)
+            assert score.both == score.forward + score.backward
+    with pytest.raises(InputError, match="position 2 in a sentence of 2 tokens"):
+        list(scorer.iter_candidates([Choice(["a", "b"], 2, words)]))
+    with pytest.raises(InputError, match="candidates is 'word', but must be a list"):
+        list(scorer.iter_candidates([Choice(["a", "b"], 1, "word")]))
 
 
 def test_predictions_in_pieces_are_the_same(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
