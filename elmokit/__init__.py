@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
     from elmokit.embed.elmo import Elmo, ElmoOutput
     from elmokit.embed.embedder import Embedder
+    from elmokit.embed.sentence_pooling import SentencePooling
     from elmokit.embed.sentences import EmbeddedSentence
     from elmokit.errors import (
         ConfigError,
@@ -46,6 +47,7 @@ __all__ = [
     "OutputError",
     "ScalarMix",
     "Scorer",
+    "SentencePooling",
     "TaskModel",
     "TaskPrediction",
     "WeightsError",
@@ -88,6 +90,7 @@ _HOMES = {
     "OutputError": "elmokit.errors",
     "ScalarMix": "elmokit.model.scalar_mix",
     "Scorer": "elmokit.score.scoring",
+    "SentencePooling": "elmokit.embed.sentence_pooling",
     "TaskModel": "elmokit.tasks.task_model",
     "TaskPrediction": "elmokit.tasks.task_model",
     "WeightsError": "elmokit.errors",

@@ -286,7 +286,7 @@ def measured_parts_of_speech(lab: Lab) -> tuple[Found, Command]:
     """Return the accuracy by biLM and layer, and the command."""
     files = {part: lab.data / "pos" / f"en_ewt-ud-{part}.conllu.xz" for part in ("train", "dev", "test")}
     given = [word for part, path in files.items() for word in (f"--{part}", path)]
-    command = elmokit("probe", "pos", *given, "--model", lab.model, "--control", "--json")
+    command = elmokit("evaluate", "pos", *given, "--model", lab.model, "--control", "--json")
     return lab.measure("pos", command), command
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,6 +26,7 @@ from elmokit.weights.bundled import EN_SMALL
 if TYPE_CHECKING:
     from elmokit.analysis.pos_probe import ProbeProgress
     from elmokit.cli.progress import Progress
+    from elmokit.encoders.layer_sources import LayerSource
 
 CONTROL_SEED = 0
 LEXSUB_FILES = ("lst_all.preprocessed", "lst_all.gold", "lst.gold.candidates")
@@ -128,18 +130,20 @@ def sts(
 
     with show_progress("loading the model") as shown:
         from elmokit.analysis.sts import fit_every_layer, score_layers
-        from elmokit.embed.embedder import Embedder
         from elmokit.readers.sts import read_sts
         from elmokit.text.lines import find_inputs, read_lines
+        from elmokit.text.tokens import tokenize
 
         lines = read_lines(find_inputs(fit)) if fit else None
         sets = {path.name: list(read_sts(path)) for path in files}
-        embedder = Embedder.from_pretrained(model_source(model or []), state=state, language=language)
+        source = _open_source(model, state)
+        as_tokens = partial(tokenize, language=language)
         shown.begin("fitting the pooling:", unit="sentences")
-        fitted = [] if lines is None else fit_every_layer(embedder, (line.text for line in lines), shown.update)
+        sentences = () if lines is None else (as_tokens(line.text) for line in lines)
+        fitted = fit_every_layer(source, sentences, progress=shown.update) if fit else []
         shown.begin("embedding", unit="texts")
         results = {
-            name: score_layers(embedder, pairs, embedder.tokenize, fitted=fitted, progress=shown.update)
+            name: score_layers(source, pairs, as_tokens, fitted=fitted, progress=shown.update)
             for name, pairs in sets.items()
         }
     for name, found in results.items():
@@ -171,13 +175,12 @@ def wsd(
 
     with show_progress("loading the model") as shown:
         from elmokit.analysis.wsd import learn_senses, score_senses, total_scores
-        from elmokit.embed.embedder import Embedder
         from elmokit.readers.wsd import find_keys, read_sense_index, read_wsd
 
         first_senses = read_sense_index(index)
         sets = {path.name.split(".")[0]: list(read_wsd(path, find_keys(path))) for path in tests}
         sentences = list(read_wsd(train, find_keys(train)))
-        encoder = Embedder.from_pretrained(model_source(model or []), state=state)
+        encoder = _open_source(model, state)
         num_tokens = sum(len(one.tokens) for one in sentences if one.instances)
         shown.begin("reading senses:", unit="words", total=num_tokens)
         senses = learn_senses(encoder, sentences, progress=shown.update)
@@ -230,10 +233,12 @@ def pos(
         if dev is None:
             tagged, held_out = hold_out_last(tagged)
         data = PosData(tagged, held_out, list(read_conllu(test)), column)
-        embedder = Embedder.from_pretrained(model_source(model or []), state=state)
-        encoders = {"given": embedder}
+        source = _open_source(model, state)
+        encoders = {"given": source}
         if control:
-            encoders["untrained"] = untrained_like(embedder, seed=CONTROL_SEED)
+            if not isinstance(source, Embedder):
+                raise InputError("--control needs a biLM, whose shape an untrained one can have; leave it out")
+            encoders["untrained"] = untrained_like(source, seed=CONTROL_SEED)
         if not as_json:
             with shown.paused():
                 print_probe_heading(column)
@@ -244,6 +249,17 @@ def pos(
                         typer.echo(json.dumps({"bilm": name, "column": column, **asdict(result)}))
                     else:
                         print_probe_row(name, result)
+
+
+def _open_source(model: list[str] | None, state: "Literal['reset', 'warm']") -> "LayerSource":
+    """Return a biLM, or an encoder that it is compared with."""
+    from elmokit.embed.embedder import Embedder
+    from elmokit.embed.sources import open_layer_source
+
+    source = model_source(model or [])
+    if isinstance(source, str | Path):
+        return open_layer_source(source, state=state)
+    return Embedder.from_pretrained(source, state=state)
 
 
 def _find(folder: Path, name: str) -> Path:

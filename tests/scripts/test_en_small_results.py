@@ -27,7 +27,7 @@ def answers(words: list[str]) -> list[dict]:
             return [NGRAMS | {"order": order, "file": text} for order in (1, 5) for text in texts]
         case "int8_accuracy":
             return [{"mean": 0.9999, "lowest": 0.99, "lowest_token": "x", "num_tokens": 5}] * 3
-        case "probe":
+        case "evaluate":
             layers = ({"bilm": bilm, "layer": layer} for bilm in ("given", "untrained") for layer in (0, 1, 2, "mean"))
             return [one | {"dev_accuracy": 0.9, "test_accuracy": 0.91} for one in layers]
         case "neighbors":
