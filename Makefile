@@ -48,12 +48,12 @@ $(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard elmokit/kerne
 		{ echo "'$(PYTHON)' has no venv; install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@.venv/bin/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv
 	@echo "Installing elmokit and its tools into .venv (minutes the first time, seconds later)"
-	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,plot,tasks,train]'
+	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,plot,serve,tasks,train]'
 	@touch $@
 
 # Ray is half a gigabyte, and only one slow proof needs it.
 $(READY_SLOW): $(READY)
-	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,plot,ray,tasks,train]'
+	@.venv/bin/python -m pip install -qq --editable '.[dev,onnx,plot,ray,serve,tasks,train]'
 	@touch $@
 
 $(READY_DOCS): $(READY)

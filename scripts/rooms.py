@@ -19,6 +19,7 @@ BLOCK = re.compile(r"(<!-- rooms: .*? -->\n```\n).*?(```\n<!-- end of rooms -->)
 # The only place where a room is described: the question it answers, and its answer.
 LINES = {
     "cli": ("the command line", "a verb parses, calls one function of a room, shows the result"),
+    "serve": ("over HTTP", "routes, batching queue, page"),
     "integrations": ("inside other libraries", "one file per library: AllenNLP, simple_elmo, ONNX, Ray"),
     "analysis": ("the paper's questions", "neighbors, probes, word senses, minimal pairs, Table 1"),
     "tasks": ("the tasks of the paper", "one loop for all of them, one file per task"),

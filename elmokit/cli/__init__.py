@@ -13,6 +13,7 @@ from elmokit.cli import (
     pretraining,
     reproducing,
     scoring,
+    serving,
     task_verbs,
 )
 from elmokit.cli.app import main, run
@@ -28,5 +29,6 @@ __all__ = [
     "reproducing",
     "run",
     "scoring",
+    "serving",
     "task_verbs",
 ]

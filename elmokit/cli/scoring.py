@@ -5,7 +5,6 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -35,11 +34,10 @@ from elmokit.weights.bundled import EN_SMALL
 if TYPE_CHECKING:
     from elmokit.embed.state import State
     from elmokit.score.perplexity import Perplexity
-    from elmokit.score.scoring import Candidate, Place, Scorer
+    from elmokit.score.scoring import Scorer
     from elmokit.text.lines import Line
 
 STATES: "tuple[State, ...]" = ("reset", "warm", "carry")
-NUM_SPECIALS = 3
 WINDOW_WORDS = 4096  # enough for efficient batches, few enough to show results soon
 
 SCORE_EPILOG = """\b
@@ -173,8 +171,10 @@ def score(
         if nbest:
             _print_nbest(scorer, lines, window_words=window_words, only_best=best, lm_weight=lm_weight)
             return
-        _check_top_k(top_k, num_words=len(scorer.vocab) - NUM_SPECIALS)
         from elmokit.score.totals import ScoreTotals
+        from elmokit.text.vocab import SPECIAL_WORDS
+
+        _check_top_k(top_k, num_words=len(scorer.vocab) - len(SPECIAL_WORDS))
 
         sums = ScoreTotals()
         display = None if totals else display_for(choose_view(tokens=tokens, places=bool(top_k), as_json=as_json))
@@ -241,22 +241,14 @@ def _scored(
 ) -> Iterator[ScoredLine]:
     """Score sentences, some ``window_words`` words at a time."""
     from elmokit.text.grouping import group_by_size
+    from elmokit.text.vocab import SPECIAL_WORDS
 
     for window in group_by_size(sentences, size_of=lambda line: len(line[1]), enough=window_words):
         texts = [tokens for _, tokens in window]
         # The special words are predicted too, and then left out.
-        places = scorer.predict(texts, top_k=top_k + NUM_SPECIALS) if top_k else [None] * len(texts)
+        places = scorer.predict(texts, top_k=top_k + len(SPECIAL_WORDS)) if top_k else [None] * len(texts)
         for (number, _), score, found in zip(window, scorer.score(texts), places, strict=True):
-            yield ScoredLine(number, score, found and [_without_specials(place, top_k) for place in found])
-
-
-def _without_specials(place: "Place", num_words: int | None) -> "Place":
-    from elmokit.text.vocab import SPECIAL_WORDS
-
-    def words(candidates: "tuple[Candidate, ...]") -> "tuple[Candidate, ...]":
-        return tuple(candidate for candidate in candidates if candidate.word not in SPECIAL_WORDS)[:num_words]
-
-    return replace(place, forward=words(place.forward), backward=words(place.backward), both=words(place.both))
+            yield ScoredLine(number, score, found and [place.without_special_words(top_k) for place in found])
 
 
 def _warn_of_short_rows(num_targets: int) -> None:

@@ -9,7 +9,7 @@ Shapes: T tokens of a sentence, M steps of a batch's sentences (T + 1 each), V w
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
@@ -29,7 +29,7 @@ from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
 from elmokit.text.checks import check_sentences, check_tokens
 from elmokit.text.grouping import group_by_size
 from elmokit.text.tokens import tokenize
-from elmokit.text.vocab import Vocab
+from elmokit.text.vocab import SPECIAL_WORDS, Vocab
 from elmokit.weights.bundled import EN_SMALL
 
 LogProbs = NDArray[np.float32]
@@ -137,6 +137,16 @@ class Place:
     """Given the tokens after it."""
     both: tuple[Candidate, ...]
     """By the product of the two, normalized over the vocabulary."""
+    both_logprob: float
+    """Log-probability of the token itself by that product."""
+
+    def without_special_words(self, num_words: int | None = None) -> "Place":
+        """Return the place without sentence boundaries and ``<UNK>`` among the candidates, ``num_words`` at most."""
+
+        def words(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+            return tuple(candidate for candidate in candidates if candidate.word not in SPECIAL_WORDS)[:num_words]
+
+        return replace(self, forward=words(self.forward), backward=words(self.backward), both=words(self.both))
 
 
 class Scorer:
@@ -330,7 +340,9 @@ class Scorer:
             )
             both_TV = (forward_TV + backward_TV).log_softmax(dim=1)
             ranked = [self._likeliest(logprobs_TV, top_k) for logprobs_TV in (forward_TV, backward_TV, both_TV)]
-            places += [Place(token, *found) for token, *found in zip(tokens[piece], *ranked, strict=True)]
+            ids_T = torch.tensor([self.vocab.id(token) for token in tokens[piece]], device=both_TV.device)
+            own_T = both_TV.gather(1, ids_T[:, None])[:, 0].tolist()
+            places += [Place(token, *found) for token, *found in zip(tokens[piece], *ranked, own_T, strict=True)]
         return places
 
     def _likeliest(self, logprobs_TV: Tensor, top_k: int) -> list[tuple[Candidate, ...]]:

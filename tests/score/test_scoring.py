@@ -97,6 +97,7 @@ def test_predictions_are_the_likeliest_words_of_a_plain_loop(pair: Pair, scorer:
                 best = np.argsort(-expected_V)[:3]
                 assert [candidate.word for candidate in found] == [pair.vocab.words[index] for index in best]
                 assert [candidate.logprob for candidate in found] == pytest.approx(expected_V[best], abs=1e-4)
+            assert place.both_logprob == pytest.approx(both_TV[row, pair.vocab.id(place.token)], abs=1e-4)
 
 
 def test_predictions_and_scores_have_the_same_probabilities(pair: Pair, scorer: Scorer) -> None:
