@@ -12,7 +12,7 @@ import typer
 
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
-from elmokit.cli.messages import say
+from elmokit.cli.messages import print_message
 from elmokit.cli.options import Language, Model, State, model_source
 from elmokit.errors import InputError
 from elmokit.extras import require
@@ -113,7 +113,7 @@ def serve(
 
         address = listening.getsockname()
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        say(f"serving {models.name} at http://{shown}:{address[1]}")
+        print_message(f"serving {models.name} at http://{shown}:{address[1]}")
         run_server(
             lambda: make_app(
                 models, limits=limits, api_keys=keys, cors_origins=cors_origins or [], log_texts=log_texts
