@@ -7,6 +7,7 @@ Nothing heavy is imported here: ``elmokit --help`` must answer at once.
 from elmokit.cli import (
     analysis,
     embedding,
+    encoder_verbs,
     evaluating,
     finetuning,
     models,
@@ -21,6 +22,7 @@ from elmokit.cli.app import main, run
 __all__ = [
     "analysis",
     "embedding",
+    "encoder_verbs",
     "evaluating",
     "finetuning",
     "main",

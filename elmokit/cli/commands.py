@@ -8,7 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 
 VERB_ORDER = (
     *("embed", "score", "perplexity", "neighbors", "evaluate"),
-    *("pretrain", "finetune", "vocab", "task", "reproduce"),
+    *("pretrain", "finetune", "vocab", "task", "encoder", "reproduce"),
     *("serve", "convert", "export", "info"),
 )
 USAGE = 2  # exit code, also of a bare command: click's convention

@@ -13,7 +13,13 @@ from typing import Unpack
 
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.options import EmbedderOptions
-from elmokit.encoders.layer_sources import LayerSource, LoadedEncoder, StaticLayers
+from elmokit.encoders.layer_sources import (
+    Context2VecLayers,
+    CoVeLayers,
+    LayerSource,
+    LoadedEncoder,
+    StaticLayers,
+)
 from elmokit.encoders.saved import is_encoder, load_encoder, load_published_cove, save_encoder
 from elmokit.encoders.static_vectors import read_static_vectors
 from elmokit.errors import InputError
@@ -52,6 +58,17 @@ def untrained_embedder(model: str | Path, *, seed: int, **options: Unpack[Embedd
     config = load_saved(model).config
     with seeded(seed, UNTRAINED_STREAM):
         return Embedder.from_saved(SavedBiLM(config, dict(BiLM(config).state_dict())), **options)
+
+
+def describe_layer_source(source: LayerSource) -> dict[str, str | int]:
+    """Return kind, sizes and fingerprint of a source."""
+    kinds = {StaticLayers: "static vectors", CoVeLayers: "CoVe", Context2VecLayers: "context2vec", Embedder: "biLM"}
+    return {
+        "kind": kinds.get(type(source), type(source).__name__),
+        "layers": source.num_layers,
+        "width": source.width,
+        "fingerprint": source.fingerprint(),
+    }
 
 
 def save_layer_source(source: LayerSource, folder: str | Path, *, description: str) -> None:

@@ -86,7 +86,7 @@ class TranslationObjective:
 
     def resume_key(self) -> dict[str, Any]:
         """Return the recipe without its files and its end, and fingerprints of the numbered pairs."""
-        files = {"source", "target", "dev_source", "dev_target", "vectors"}
+        files = {"source", "target", "dev_source", "dev_target", "test_source", "test_target", "vectors"}
         settings = self._recipe.model_dump(mode="json", exclude=files)
         for name in ("epochs", "hours", "min_learning_rate"):
             settings["training"].pop(name)

@@ -19,7 +19,7 @@ SECONDS_AT_RISK = 600.0  # of work that a crash may cost between two evaluations
 NUM_CHECKPOINTS = 2
 
 
-def train_encoder(state: EncoderState, run_dir: Path, *, report: Report, stop: threading.Event) -> bool:
+def train_steps(state: EncoderState, run_dir: Path, *, report: Report, stop: threading.Event) -> bool:
     """Train until the recipe's end or until ``stop`` is set; return whether the end was reached.
 
     Resumes from the newest intact checkpoint in the folder, and ends with the same bits as an uninterrupted run. The

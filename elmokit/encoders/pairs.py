@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Literal
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from elmokit.text.vocab import Vocab
 
 BATCHES_SORTED = 50  # batches whose pairs are sorted by length together
 
+Part = Literal["train", "dev", "test"]
 Progress = Callable[[int], None]
 """Called with the number of pairs read so far."""
 
@@ -59,12 +61,16 @@ class PairBatch:
         return sum(self.lengths) - len(self.lengths)
 
 
-def read_pairs(recipe: CoVeRecipe, *, dev: bool, progress: Progress = lambda _: None) -> list[TokenPair]:
-    """Read and tokenize the training or the dev pairs. Pairs with an empty side are left out.
+def read_pairs(recipe: CoVeRecipe, part: Part, *, progress: Progress = lambda _: None) -> list[TokenPair]:
+    """Read and tokenize the training, dev or test pairs. Pairs with an empty side are left out.
 
     Target words are in lower case.
     """
-    names = (recipe.dev_source, recipe.dev_target) if dev else (recipe.source, recipe.target)
+    names = {
+        "train": (recipe.source, recipe.target),
+        "dev": (recipe.dev_source, recipe.dev_target),
+        "test": (recipe.test_source, recipe.test_target),
+    }[part]
     sources, targets = (read_lines(find_inputs(list(files))) for files in names)
     pairs: list[TokenPair] = []
     for number, (source, target) in enumerate(zip_lines(sources, targets, names), start=1):

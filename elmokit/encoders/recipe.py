@@ -1,11 +1,14 @@
 """Recipes of comparison encoders as validated values."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, NonNegativeInt, PositiveInt, model_validator
 
-from elmokit.config import FrozenConfig, Positive, Share
+from elmokit.config import FrozenConfig, Positive, Share, read_recipe
 from elmokit.encoders.static_vectors import Lowering
+from elmokit.errors import ConfigError
 
 Files = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
 
@@ -44,6 +47,9 @@ class CoVeRecipe(FrozenConfig):
     target: Files = ()
     dev_source: Files = ()
     dev_target: Files = ()
+    test_source: Files = ()
+    """Pairs to report the final perplexity on; none by default."""
+    test_target: Files = ()
     source_language: str = "en"
     target_language: str = "de"
     vectors: str | None = None
@@ -57,6 +63,12 @@ class CoVeRecipe(FrozenConfig):
     embedding_dim: PositiveInt = 300
     dropout: Share = 0.2
     training: EncoderTraining = EncoderTraining()
+
+    def check_files(self) -> None:
+        """Reject a recipe that lacks a file."""
+        _require(self, "source", "target", "dev_source", "dev_target", "vectors")
+        if bool(self.test_source) != bool(self.test_target):
+            raise ConfigError("only one of test_source and test_target is given; give both or none")
 
 
 class Context2VecRecipe(FrozenConfig):
@@ -81,3 +93,25 @@ class Context2VecRecipe(FrozenConfig):
     training: EncoderTraining = EncoderTraining(
         optimizer="adam", learning_rate=1e-3, halve=False, clip_norm=5.0, batch_size=100, epochs=10
     )
+
+    def check_files(self) -> None:
+        """Reject a recipe that lacks a file."""
+        _require(self, "train", "dev")
+
+
+EncoderRecipe = CoVeRecipe | Context2VecRecipe
+RECIPES: dict[str, type[CoVeRecipe] | type[Context2VecRecipe]] = {
+    "cove": CoVeRecipe,
+    "context2vec": Context2VecRecipe,
+}
+
+
+def read_encoder_recipe(kind: str, path: Path, settings: Sequence[str] | Mapping[str, Any]) -> EncoderRecipe:
+    """Read the recipe of a kind of encoder, with ``settings`` in place of some of its values."""
+    return read_recipe(RECIPES[kind], path, settings)
+
+
+def _require(recipe: "EncoderRecipe", *names: str) -> None:
+    for name in names:
+        if not getattr(recipe, name):
+            raise ConfigError(f"the recipe names no {name}; give {name}=FILE")

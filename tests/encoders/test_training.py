@@ -1,5 +1,7 @@
 """Encoders are trained, resumed with the same bits, saved and loaded."""
 
+import json
+import math
 import threading
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from elmokit.encoders.progress import EncoderEvaluation, EncoderStep, Entry
 from elmokit.encoders.recipe import Context2VecRecipe, CoVeRecipe, EncoderTraining
 from elmokit.encoders.saved import is_encoder, load_encoder, load_published_cove
 from elmokit.encoders.static_vectors import StaticVectors
-from elmokit.encoders.training import train_context2vec, train_cove
+from elmokit.encoders.training import EncoderResult, train_encoder
 from elmokit.errors import ConfigError, InputError, WeightsError
 
 ENGLISH = ["the cat sleeps", "the dog sleeps", "a cat runs", "a dog runs", "the small cat runs", "a small dog sleeps"]
@@ -67,9 +69,7 @@ def context_recipe(tmp_path: Path) -> Context2VecRecipe:
 
 
 def train(recipe: CoVeRecipe | Context2VecRecipe, run_dir: Path, **options: object) -> Path | None:
-    if isinstance(recipe, CoVeRecipe):
-        return train_cove(recipe, run_dir, **options)
-    return train_context2vec(recipe, run_dir, **options)
+    return None if train_encoder(recipe, run_dir, **options) is None else run_dir / "model"
 
 
 @pytest.fixture(params=["cove", "context2vec"])
@@ -131,14 +131,28 @@ def test_pairs_must_have_the_same_number_of_lines(cove_recipe: CoVeRecipe, tmp_p
     path = tmp_path / "text.de"
     path.write_text(path.read_text("utf-8") + "noch eine Zeile\n", "utf-8")
     with pytest.raises(InputError, match=r"text\.de: more lines than .*text\.en"):
-        train_cove(cove_recipe, tmp_path / "run")
+        train_encoder(cove_recipe, tmp_path / "run")
 
 
 def test_missing_files_are_named(cove_recipe: CoVeRecipe, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="names no vectors; give vectors=FILE"):
-        train_cove(cove_recipe.model_copy(update={"vectors": None}), tmp_path / "run")
+        train_encoder(cove_recipe.model_copy(update={"vectors": None}), tmp_path / "run")
     with pytest.raises(ConfigError, match="names no dev"):
-        train_context2vec(Context2VecRecipe(train="x"), tmp_path / "run")
+        train_encoder(Context2VecRecipe(train="x"), tmp_path / "run")
+    with pytest.raises(ConfigError, match="only one of test_source and test_target"):
+        train_encoder(cove_recipe.model_copy(update={"test_source": ("x",)}), tmp_path / "run")
+
+
+def test_the_test_pairs_have_their_own_perplexity(cove_recipe: CoVeRecipe, tmp_path: Path) -> None:
+    (tmp_path / "test.en").write_text("the cat sleeps\n", "utf-8")
+    (tmp_path / "test.de").write_text("die Katze zirpt\n", "utf-8")
+    files = {"test_source": (f"{tmp_path}/test.en",), "test_target": (f"{tmp_path}/test.de",)}
+    result = train_encoder(cove_recipe.model_copy(update=files), tmp_path / "run")
+    assert isinstance(result, EncoderResult)
+    assert result.unknown_share == 1 / 4  # one of three words and the end
+    written = json.loads((tmp_path / "run" / "result.json").read_bytes())
+    assert written["test_perplexity"] == pytest.approx(math.exp(result.test_loss))
+    assert written["dev_perplexity"] < written["test_perplexity"]
 
 
 def test_a_damaged_encoder_is_rejected(recipe, tmp_path: Path) -> None:
