@@ -29,7 +29,7 @@ Examples
 Files of text have one sentence per line; files of pairs are paired line by line. They may be .gz or .xz.
 Ctrl-C finishes the step, saves and ends; the same command resumes the run. A second Ctrl-C ends at once."""
 
-encoder = sub_app("Train and describe the encoders that ELMo is compared with.")
+encoder = sub_app("Train encoders that ELMo is compared with.")
 app.add_typer(encoder, name="encoder")
 
 

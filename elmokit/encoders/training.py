@@ -55,7 +55,7 @@ class EncoderResult:
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """What a run needs of its kind of encoder."""
+    """Objective, result and description of one kind of encoder."""
 
     objective: Objective
     make_encoder: Callable[[], LoadedEncoder]
