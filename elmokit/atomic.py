@@ -83,7 +83,7 @@ def atomic_folder(path: str | Path, *, replace: bool, follow_link: bool = True) 
             for file in temporary.iterdir():
                 _flush(file)
             _flush(temporary)
-            _exchange(temporary, target)
+            exchange(temporary, target)
             _flush(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -110,7 +110,7 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _exchange(new: Path, target: Path) -> None:
+def exchange(new: Path, target: Path) -> None:
     """Put ``new`` in the place of ``target``, which may be absent."""
     if target.is_symlink():
         target.unlink()

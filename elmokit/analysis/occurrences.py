@@ -69,19 +69,23 @@ def find_in_contexts(embedder: Embedder, contexts: Iterable[Sentence], word: str
 def choose_varied(embedder: Embedder, occurrences: Sequence[Occurrence], *, num: int, layer: Layer) -> list[Occurrence]:
     """Return ``num`` occurrences that represent all others: one per sense, if the vectors separate senses.
 
-    A greedy choice: each one adds most to the summed similarity of all occurrences with their nearest chosen one. An
-    outlier is hardly ever chosen.
+    The choice is greedy. An outlier is hardly ever chosen.
     """
     vectors_ND = unit_vectors(embedder, occurrences, layer=layer)
-    similarities_NN = vectors_ND @ vectors_ND.T
-    nearest_N = np.full(len(occurrences), -1.0, dtype=np.float32)
+    chosen = choose_representatives(vectors_ND @ vectors_ND.T, num)
+    return [occurrences[index] for index in sorted(chosen)]
+
+
+def choose_representatives(similarities_NN: Vectors, num: int) -> list[int]:
+    """Return ``num`` vectors that represent all others: each adds most to the similarity of all with their nearest."""
+    nearest_N = np.full(len(similarities_NN), -1.0, dtype=np.float32)
     chosen: list[int] = []
-    while len(chosen) < min(num, len(occurrences)):
+    while len(chosen) < min(num, len(similarities_NN)):
         gains_N = np.maximum(similarities_NN - nearest_N[:, None], 0).sum(axis=0)
         gains_N[chosen] = -1
         chosen.append(int(gains_N.argmax()))
         nearest_N = np.maximum(nearest_N, similarities_NN[:, chosen[-1]])
-    return [occurrences[index] for index in sorted(chosen)]
+    return chosen
 
 
 def unit_vectors(embedder: Embedder, occurrences: Sequence[Occurrence], *, layer: Layer) -> Vectors:

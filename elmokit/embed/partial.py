@@ -8,7 +8,8 @@ vectors …   the files that grow; what is in them beyond the bytes in job.json 
 state-N     under ``carry``, the state after line N
 
 After each step the files are flushed to the disk, then job.json is exchanged by rename. So at any moment it tells
-of work that is whole. The finished file is renamed to OUT, and the folder removed.
+of work that is whole. The finished file is renamed to OUT, and the folder removed. An output of several files is the
+folder itself, renamed.
 """
 
 import json
@@ -20,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from elmokit.atomic import ADVICE, atomic_file
+from elmokit.atomic import ADVICE, atomic_file, exchange
 from elmokit.errors import OutputError
 from elmokit.locking import LOCK, locked
 
@@ -33,7 +34,9 @@ OURS = (
     "offsets",
     "token",
     "lines",
+    "lengths",
     "finished",
+    "index.json",
     ".elmokit-",
 )  # how our files' names begin
 
@@ -88,6 +91,14 @@ class Partial:
                 os.fsync(file.fileno())
             os.replace(finished, self.target)
         self.discard()
+
+    def publish_folder(self) -> None:
+        """Give the folder itself, with every file that grew, the target's name; a folder that is there is replaced."""
+        self.close()
+        with self.explained():
+            exchange(self.folder, self.target)
+            for name in (LOCK, JOURNAL):
+                (self.target / name).unlink(missing_ok=True)
 
     def discard(self) -> None:
         """Remove the folder."""
