@@ -206,7 +206,7 @@ class CorpusIndex:
             products = self._products(vector_D, number, rows)
             lengths = self._lengths_LN[number - 1] if number else self._word_lengths()[self._word_ids_N]
         lengths = lengths if rows is None else lengths[rows]
-        cosines: Vectors = products / np.maximum(lengths, TINY)
+        cosines: Vectors = np.divide(products, np.maximum(lengths, TINY), dtype=np.float32)
         return cosines
 
     def _products(self, vector_D: Vectors, number: int, rows: Rows | None) -> Vectors:
