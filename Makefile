@@ -5,6 +5,7 @@
 #   make check   make test and the slow proofs
 #   make chaos   kill training runs at random moments and check that they end with the same bits
 #   make docs    build the documentation site in build/site
+#   make release-check   build sdist and wheels, install them in bare environments, run the README there
 #   make clean   remove the environment, caches and builds
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ READY := .venv/.ready
 READY_SLOW := .venv/.ready-slow
 READY_DOCS := .venv/.ready-docs
 
-.PHONY: demo test check chaos docs clean
+.PHONY: demo test check chaos docs release-check clean
 
 demo: $(READY)
 	@.venv/bin/python examples/demo.py
@@ -30,6 +31,9 @@ docs: $(READY_DOCS)
 	@.venv/bin/python scripts/site.py
 	@.venv/bin/zensical build --strict --clean
 	@echo "Built build/site; look at it with: python3 -m http.server --directory build/site"
+
+release-check: $(READY)
+	@.venv/bin/python scripts/release_check.py
 
 clean:
 	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

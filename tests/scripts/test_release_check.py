@@ -1,0 +1,93 @@
+"""The release check finds what must not be released. `make release-check` runs the whole of it."""
+
+import lzma
+import zipfile
+from pathlib import Path
+
+import pytest
+
+CARD = "# tiny\n\n## Training data\n\nOur own sentences.\n"
+FILES = {
+    "elmokit/py.typed": "",
+    "elmokit/recipes/en-small.toml": "",
+    "elmokit/bundled/en-small/model.safetensors": "weights",
+    "elmokit/bundled/en-small/README.md": CARD,
+    "elmokit-0.1.0.dist-info/licenses/LICENSE": "Apache",
+}
+KERNELS = {"elmokit/kernels/libelmokit_kernels.so": "code"}
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "scripts"))
+    import release_check
+
+    return release_check
+
+
+@pytest.fixture
+def make_wheel(tmp_path):
+    def make(files):
+        path = tmp_path / "elmokit-0.1.0-py3-none-any.whl"
+        with zipfile.ZipFile(path, "w") as wheel:
+            for name, text in files.items():
+                wheel.writestr(name, text)
+        return path
+
+    return make
+
+
+def test_versions_agree(script):
+    import elmokit
+
+    assert script.check_versions() == elmokit.__version__
+
+
+def test_versions_that_differ_are_an_error(script, tmp_path, monkeypatch):
+    (tmp_path / "elmokit").mkdir()
+    (tmp_path / "elmokit" / "__init__.py").write_text('__version__ = "0.2.0"\n')
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.2.0\n")
+    (tmp_path / "CITATION.cff").write_text("version: 0.1.0\n")
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    with pytest.raises(script.CheckError, match=r"0\.1\.0"):
+        script.check_versions()
+
+
+def test_good_wheels_pass(script, make_wheel):
+    script.check_wheel(make_wheel(FILES | KERNELS), compiled=True)
+    script.check_wheel(make_wheel(FILES), compiled=False)
+
+
+@pytest.mark.parametrize(
+    ("files", "compiled", "message"),
+    [
+        (FILES, True, "lacks compiled kernels"),
+        (FILES | KERNELS, False, "has compiled kernels"),
+        (FILES | {"tests/test_x.py": ""}, False, "do not belong"),
+        (FILES | {"elmokit/bundled/en-small/train.conll": ""}, False, "do not belong"),
+        (FILES | {"elmokit/bundled/en-small/README.md": "# tiny"}, False, "Training data"),
+        ({name: text for name, text in FILES.items() if "LICENSE" not in name}, False, "lacks the license"),
+        ({name: text for name, text in FILES.items() if "py.typed" not in name}, False, "py.typed"),
+    ],
+)
+def test_bad_wheels_are_named(script, make_wheel, files, compiled, message):
+    with pytest.raises(script.CheckError, match=message):
+        script.check_wheel(make_wheel(files), compiled=compiled)
+
+
+def test_large_wheels_are_an_error(script, make_wheel, monkeypatch):
+    monkeypatch.setattr(script, "MAX_WHEEL_BYTES", 10)
+    with pytest.raises(script.CheckError, match="at most 10"):
+        script.check_wheel(make_wheel(FILES), compiled=False)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_data_files_are_found_packed_and_unpacked(script, make_wheel, tmp_path, packed):
+    data = tmp_path / "data"
+    data.mkdir()
+    content = b"B-PER Ada\n"
+    (data / "a.conll.xz").write_bytes(lzma.compress(content))
+    inside = (data / "a.conll.xz").read_bytes() if packed else content
+    with pytest.raises(script.CheckError, match=r"a\.conll"):
+        script.check_no_data((make_wheel(FILES | {"elmokit/a.txt": inside}),), data)
+    script.check_no_data((make_wheel(FILES),), data)
