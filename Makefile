@@ -4,6 +4,7 @@
 #   make test    format, lint, types, rooms and tests: what CI runs
 #   make check   make test and the slow proofs
 #   make chaos   kill training runs at random moments and check that they end with the same bits
+#   make fuzz    read damaged files of every format, for ten minutes
 #   make docs    build the documentation site in build/site
 #   make release-check   build sdist and wheels, install them in bare environments, run the README there
 #   make clean   remove the environment, caches and builds
@@ -13,7 +14,7 @@ READY := .venv/.ready
 READY_SLOW := .venv/.ready-slow
 READY_DOCS := .venv/.ready-docs
 
-.PHONY: demo test check chaos docs release-check clean
+.PHONY: demo test check chaos fuzz docs release-check clean
 
 demo: $(READY)
 	@.venv/bin/python examples/demo.py
@@ -26,6 +27,9 @@ check: $(READY_SLOW)
 
 chaos: $(READY)
 	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m chaos tests/pretrain/test_chaos.py
+
+fuzz: $(READY)
+	@OMP_NUM_THREADS=1 .venv/bin/python tests/fuzz/run.py
 
 docs: $(READY_DOCS)
 	@.venv/bin/python scripts/site.py
