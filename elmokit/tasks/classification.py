@@ -13,6 +13,7 @@ from torch import Tensor
 
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
+from elmokit.tasks.task import Example, mean_arrays
 
 Distribution = np.ndarray[Any, Any]
 """(K,), the probability of every class: the output of a classifier for one example."""
@@ -92,3 +93,37 @@ def accuracy(examples: Sequence[Labeled], choices: Sequence[Choice]) -> dict[str
         raise InputError(f"{found} to score a model on; give labeled examples")
     right = sum(choice.label == label for label, choice in zip(labels, choices, strict=True))
     return {"accuracy": right / len(labels)}
+
+
+class Classification:
+    """Methods that all tasks with one class per example share."""
+
+    metric = "accuracy"
+    labels: type[ClassLabels] = ClassLabels
+    reads_paragraphs = False
+
+    def collate(self, examples: Sequence[Labeled], labels: ClassLabels, *, labeled: bool) -> ClassTarget:
+        """Return the class indices."""
+        return number_classes(examples, labels) if labeled else ClassTarget(None)
+
+    def decode(self, output: Distribution, example: Any, labels: ClassLabels) -> Choice:
+        """Return the most probable class."""
+        del example
+        return choose(output, labels)
+
+    def combine(self, outputs: Sequence[Distribution]) -> Distribution:
+        """Return the mean distribution."""
+        return mean_arrays(outputs)
+
+    def score(self, examples: Sequence[Labeled], predictions: Sequence[Choice]) -> dict[str, float]:
+        """Return the accuracy."""
+        return accuracy(examples, predictions)
+
+    def unknown_labels(self, examples: Sequence[Labeled], labels: ClassLabels) -> set[str]:
+        """Return classes that are not in the label space."""
+        return unknown_classes(examples, labels)
+
+    def vary(self, example: Example, rng: np.random.Generator) -> Example:
+        """Return the same example in every epoch."""
+        del rng
+        return example

@@ -23,8 +23,16 @@ from elmokit.metrics.coref import score_coref
 from elmokit.nn.basic import Dropout
 from elmokit.nn.coupled_lstm import CoupledBiLSTM
 from elmokit.readers.conll2012 import Document, Mention
-from elmokit.tasks.coref_clusters import CorefOutput, link_mentions, mean_output
-from elmokit.tasks.coref_documents import Clusters, choose_window, genre, make_document, read_documents
+from elmokit.tasks.coref_documents import (
+    Clusters,
+    CorefOutput,
+    choose_window,
+    genre,
+    link_mentions,
+    make_document,
+    mean_output,
+    read_documents,
+)
 from elmokit.tasks.coref_pairs import PairScorer
 from elmokit.tasks.coref_spans import KeptSpans, SpanScorer
 from elmokit.tasks.inputs import TokenEncoder

@@ -29,6 +29,12 @@ class TaskInfo:
 SENTENCE = "one sentence per line"
 
 TASKS = {
+    "classify": TaskInfo(
+        module="elmokit.tasks.classify",
+        files="a label, a tab and a text per line; any labels",
+        line="a text",
+        prompt="one text per line",
+    ),
     "coref": TaskInfo(
         module="elmokit.tasks.coref",
         files="CoNLL-2012 columns with coreference; a folder or archive of them",
@@ -68,6 +74,12 @@ TASKS = {
     "sst": TaskInfo(
         module="elmokit.tasks.sst",
         files="trees of the Stanford Sentiment Treebank",
+        line="a sentence",
+        prompt=SENTENCE,
+    ),
+    "tag": TaskInfo(
+        module="elmokit.tasks.tag",
+        files="one token and its tag per line, a blank line after a sentence; any tags",
         line="a sentence",
         prompt=SENTENCE,
     ),

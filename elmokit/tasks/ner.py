@@ -138,7 +138,8 @@ class NERTask:
 
     def collate(self, examples: Sequence[TaggedSentence], labels: NERLabels, *, labeled: bool) -> NERTarget:
         """Return the tag indices."""
-        return NERTarget(_number_tags(examples, labels) if labeled else None)
+        bioul = [tuple(bio_to_bioul(example.tags)) for example in examples]
+        return NERTarget(number_tags(examples, bioul, labels) if labeled else None)
 
     def decode(self, output: ChainScores, example: TaggedSentence, labels: NERLabels) -> tuple[str, ...]:
         """Return the best tags that BIOUL allows, in BIO."""
@@ -150,14 +151,8 @@ class NERTask:
         return tuple(bioul_to_bio([labels.tags[index] for index in best]))
 
     def combine(self, outputs: Sequence[ChainScores]) -> ChainScores:
-        """Return the mean scores: the chain of the models' geometric mean.
-
-        The mean of the distributions is not a chain, so its best tags cannot be found by Viterbi search.
-        """
-        return ChainScores(
-            np.mean([output.emissions_TK for output in outputs], axis=0),
-            np.mean([output.transitions_KK for output in outputs], axis=0),
-        )
+        """Return the mean scores."""
+        return mean_chain(outputs)
 
     def score(self, examples: Sequence[TaggedSentence], predictions: Sequence[tuple[str, ...]]) -> dict[str, float]:
         """Return precision, recall and F1 of exact spans, counted like conlleval."""
@@ -199,18 +194,28 @@ class NERTask:
 TASK: Task[TaggedSentence, NERLabels, NERTarget, ChainScores, tuple[str, ...]] = NERTask()
 
 
-def _number_tags(examples: Sequence[TaggedSentence], labels: NERLabels) -> Tensor:
-    """Return the indices of the gold tags, (B, T)."""
+def mean_chain(outputs: Sequence[ChainScores]) -> ChainScores:
+    """Return the mean scores: the chain of the models' geometric mean.
+
+    The mean of the distributions is not a chain, so its best tags cannot be found by Viterbi search.
+    """
+    return ChainScores(
+        np.mean([output.emissions_TK for output in outputs], axis=0),
+        np.mean([output.transitions_KK for output in outputs], axis=0),
+    )
+
+
+def number_tags(examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]], labels: NERLabels) -> Tensor:
+    """Return the indices of the gold tags, (B, T), zero on padding."""
     number = {tag: index for index, tag in enumerate(labels.tags)}
     tags_BT = torch.zeros(len(examples), max(len(example.tokens) for example in examples), dtype=torch.int64)
-    for row, example in enumerate(examples):
-        if not example.tags:
+    for row, (example, gold) in enumerate(zip(examples, tags, strict=True)):
+        if not gold:
             raise InputError(f"{' '.join(example.tokens)[:60]!r} has no tags to train on; leave the sentence out")
-        bioul = bio_to_bioul(example.tags)
-        unknown = sorted({tag for tag in bioul if tag not in number})
+        unknown = sorted(set(gold) - set(number))
         if unknown:
             raise InputError(f"the tag {unknown[0]!r} is not in the training data; known: {', '.join(number)}")
-        tags_BT[row, : len(bioul)] = torch.tensor([number[tag] for tag in bioul])
+        tags_BT[row, : len(gold)] = torch.tensor([number[tag] for tag in gold])
     return tags_BT
 
 

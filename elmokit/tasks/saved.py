@@ -27,7 +27,6 @@ from elmokit.embed.sources import open_layer_source, save_layer_source
 from elmokit.encoders.layer_sources import LayerSource
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, WeightsError
-from elmokit.tasks.card import task_card
 from elmokit.tasks.columns import ColumnMaker, InputVocab
 from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
@@ -45,6 +44,13 @@ VERSION: Final = 1
 CONFIG, INPUTS, TENSORS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
 VECTORS, BILM = "vectors", "bilm"
 KNOWN_FILES = {CONFIG, INPUTS, TENSORS, CARD, VECTORS, BILM, SUMS}
+
+# Places of ELMo, for the model card.
+PLACES = {
+    "input": "concatenated with the token vectors",
+    "output": "concatenated with the output of the lowest recurrent layer",
+    "both": "concatenated with the token vectors and with the output of the lowest recurrent layer",
+}
 
 
 class TaskFolderConfig(FrozenConfig):
@@ -112,7 +118,7 @@ def save_task(saved: SavedTask, folder: str | Path, *, scores: Mapping[str, floa
         # Copies: safetensors rejects tensors that share memory.
         weights = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in saved.weights.items()}
         write_tensors(weights, new / TENSORS, folder)
-        card = task_card(
+        card = _card(
             name=folder.resolve().name,
             task=saved.task.name,
             recipe=saved.recipe,
@@ -234,3 +240,41 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         if not torch.isfinite(tensor).all():
             raise WeightsError(f"{path}: {name} holds NaN or infinite values; the model was damaged in training")
     return tensors
+
+
+def _card(
+    *, name: str, task: str, recipe: TaskRecipe, num_parameters: int, has_bilm: bool, scores: Mapping[str, float]
+) -> str:
+    """Return the README.md of a folder called ``name``. ``scores`` are shown by their names."""
+    training, elmo = recipe.training, recipe.elmo
+    part = "" if training.max_examples is None else f", at most {training.max_examples:,} examples"
+    bilm = "untrained" if elmo.untrained else "frozen, in the folder bilm"
+    rows = {
+        "Parameters": f"{num_parameters:,} trained for the task",
+        "ELMo": f"{bilm}; {PLACES[elmo.place]}" if has_bilm and elmo.place != "none" else "none",
+        "Trained with": f"{training.optimizer}, learning rate {training.learning_rate:g}, "
+        f"batches of {training.batch_size}, seed {training.seed}{part}",
+        **{score: f"{value:.4f}" for score, value in scores.items()},
+    }
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    return f"""---
+library_name: elmokit
+tags: [elmo, {task}]
+---
+
+# {name}
+
+A model of the task {task}, as in Peters et al. 2018, trained with elmokit.
+
+```
+elmokit task predict {task} {name} lines.txt     format of a line: elmokit task predict --help
+elmokit task evaluate {task} {name} labeled.txt
+```
+
+| | |
+|---|---|
+{table}
+
+`sha256sum -c SHA256SUMS` checks the files; so does loading, with the subfolders. This card is not part of the
+sums: edit it as you like.
+"""

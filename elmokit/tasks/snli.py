@@ -13,7 +13,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
@@ -26,18 +25,15 @@ from elmokit.nn.basic import BiLSTM, Dropout, VariationalDropout, masked_max, ma
 from elmokit.readers.snli import LABELS, read_snli
 from elmokit.tasks.classification import (
     Choice,
+    Classification,
     ClassLabels,
     ClassTarget,
     Distribution,
-    accuracy,
-    choose,
     distributions,
     list_classes,
-    number_classes,
-    unknown_classes,
 )
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
+from elmokit.tasks.task import Batch, Sequences, Task
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 from elmokit.text.tokens import tokenize
 
@@ -132,14 +128,11 @@ def _stack(premises_BTD: Tensor, hypotheses_BSD: Tensor) -> Tensor:
     return stacked
 
 
-class SNLITask:
+class SNLITask(Classification):
     """Textual entailment in SNLI's JSON lines."""
 
     name = "snli"
-    metric = "accuracy"
     settings: type[FrozenConfig] = SNLISettings
-    labels: type[ClassLabels] = ClassLabels
-    reads_paragraphs = False
 
     def read_training(self, path: Path) -> list[TokenPair]:
         """Read the labeled pairs of a file."""
@@ -172,32 +165,6 @@ class SNLITask:
     def build(self, settings: SNLISettings, labels: ClassLabels, tokens: TokenEncoder) -> SNLIModel:
         """Return a new model."""
         return SNLIModel(settings, labels, tokens)
-
-    def collate(self, examples: Sequence[TokenPair], labels: ClassLabels, *, labeled: bool) -> ClassTarget:
-        """Return the class indices."""
-        return number_classes(examples, labels) if labeled else ClassTarget(None)
-
-    def decode(self, output: Distribution, example: TokenPair, labels: ClassLabels) -> Choice:
-        """Return the most probable relation."""
-        del example
-        return choose(output, labels)
-
-    def combine(self, outputs: Sequence[Distribution]) -> Distribution:
-        """Return the mean distribution."""
-        return mean_arrays(outputs)
-
-    def score(self, examples: Sequence[TokenPair], predictions: Sequence[Choice]) -> dict[str, float]:
-        """Return the accuracy."""
-        return accuracy(examples, predictions)
-
-    def unknown_labels(self, examples: Sequence[TokenPair], labels: ClassLabels) -> set[str]:
-        """Return relations that are not in the label space."""
-        return unknown_classes(examples, labels)
-
-    def vary(self, example: TokenPair, rng: np.random.Generator) -> TokenPair:
-        """Return the same pair in every epoch."""
-        del rng
-        return example
 
     def show(self, example: TokenPair, prediction: Choice) -> str:
         """Return the relation and both sentences: ``entailment (97%): A man sleeps . | Someone sleeps .``."""

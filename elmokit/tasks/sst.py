@@ -12,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
@@ -25,18 +24,15 @@ from elmokit.nn.basic import BiLSTM, Dropout, masked_max, masked_mean, masked_so
 from elmokit.readers.sst import SentimentTree, read_sst
 from elmokit.tasks.classification import (
     Choice,
+    Classification,
     ClassLabels,
     ClassTarget,
     Distribution,
-    accuracy,
-    choose,
     distributions,
     list_classes,
-    number_classes,
-    unknown_classes,
 )
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
+from elmokit.tasks.task import Batch, Sequences, Task
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -122,14 +118,11 @@ class SSTModel(nn.Module):
         return distributions(self(batch))
 
 
-class SSTTask:
+class SSTTask(Classification):
     """Sentiment in the trees of the Stanford Sentiment Treebank."""
 
     name = "sst"
-    metric = "accuracy"
     settings: type[FrozenConfig] = SSTSettings
-    labels: type[ClassLabels] = ClassLabels
-    reads_paragraphs = False
 
     def read_training(self, path: Path) -> list[Phrase]:
         """Read the sentences of a file and their longer phrases."""
@@ -157,32 +150,6 @@ class SSTTask:
     def build(self, settings: SSTSettings, labels: ClassLabels, tokens: TokenEncoder) -> SSTModel:
         """Return a new model."""
         return SSTModel(settings, labels, tokens)
-
-    def collate(self, examples: Sequence[Phrase], labels: ClassLabels, *, labeled: bool) -> ClassTarget:
-        """Return the class indices."""
-        return number_classes(examples, labels) if labeled else ClassTarget(None)
-
-    def decode(self, output: Distribution, example: Phrase, labels: ClassLabels) -> Choice:
-        """Return the most probable class."""
-        del example
-        return choose(output, labels)
-
-    def combine(self, outputs: Sequence[Distribution]) -> Distribution:
-        """Return the mean distribution."""
-        return mean_arrays(outputs)
-
-    def score(self, examples: Sequence[Phrase], predictions: Sequence[Choice]) -> dict[str, float]:
-        """Return the accuracy."""
-        return accuracy(examples, predictions)
-
-    def unknown_labels(self, examples: Sequence[Phrase], labels: ClassLabels) -> set[str]:
-        """Return classes that are not in the label space."""
-        return unknown_classes(examples, labels)
-
-    def vary(self, example: Phrase, rng: np.random.Generator) -> Phrase:
-        """Return the same phrase in every epoch."""
-        del rng
-        return example
 
     def show(self, example: Phrase, prediction: Choice) -> str:
         """Return the class and the sentence: ``very positive (81%): What a film !``."""

@@ -37,7 +37,7 @@ def train_task(
     The run is saved in a folder. The same call resumes an interrupted run, and loads the model of a finished one.
 
     Args:
-        task: name of the task: coref, ner, snli, squad, srl or sst.
+        task: name of the task, such as ner or classify; ``elmokit task train --help`` lists them.
         train: file to train on. Formats: ``elmokit task train --help``.
         dev: file to select the best weights with.
         test: file to test these on, once, at the end.

@@ -21,6 +21,7 @@ from elmokit.tasks.progress import DevScores, Finished, LayersRead, TaskPlan, Ta
 from elmokit.tasks.recipe import TaskRecipe
 
 FILES = {
+    "classify": [f"classify/{part}.tsv" for part in ("train", "dev", "test")],
     "coref": ["coref/litbank-conll.tar.xz"] * 3,
     "ner": [f"ner/wnut17.{part}.conll.xz" for part in ("train", "dev", "test")],
     "parse": [f"trees/ewt.{part}.ptb.xz" for part in ("train", "dev", "test")],
@@ -28,8 +29,10 @@ FILES = {
     "squad": ["squad/train-small.json.xz", "squad/test-small.json.xz", "squad/test-small.json.xz"],
     "srl": [f"srl/ewt-propbank-{part}.conll.xz" for part in ("train", "dev", "test")],
     "sst": [f"sst/{part}.txt.xz" for part in ("train", "dev", "test")],
+    "tag": [f"ner/wnut17.{part}.conll.xz" for part in ("train", "dev", "test")],
 }
 ASKED = {
+    "classify": "It was superb.\nThe film was bad.\n",
     "coref": "Ada saw Oslo. She left it.\nBo was late.\n\nDan met Bo.\n",
     "ner": "Ada saw Oslo.\n\nBo met Rome.\n",
     "parse": "Ada saw Oslo.\n",
@@ -37,8 +40,21 @@ ASKED = {
     "squad": "It was late. Ada saw Oslo.\tWho was it?\n",
     "srl": "Ada *saw* Oslo and *met* Bo .\n",
     "sst": "The film in Oslo superb\n",
+    "tag": "Ada saw Oslo.\n",
 }
-NUM_ASKED = {"coref": 2, "ner": 2, "parse": 1, "snli": 1, "squad": 1, "srl": 2, "sst": 1}
+NUM_ASKED = {
+    "classify": 2,
+    "coref": 2,
+    "ner": 2,
+    "parse": 1,
+    "snli": 1,
+    "squad": 1,
+    "srl": 2,
+    "sst": 1,
+    "tag": 1,
+}
+# classify and tag are not in the paper.
+RECIPES = [f"{task}{end}" for task in TASKS for end in ("", "-paper") if task not in ("classify", "tag") or not end]
 
 
 @pytest.fixture(scope="module")
@@ -389,10 +405,9 @@ def test_help_lists_every_task_without_importing_torch(verb):
     assert out.endswith("False\n")
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("end", ["", "-paper"])
-def test_every_task_has_two_recipes_that_fit_it(task, end):
-    recipe = read_recipe(TaskRecipe, find_recipe(f"{task}{end}", folder="tasks"), [])
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_task_has_recipes_that_fit_it(name):
+    recipe, task = read_recipe(TaskRecipe, find_recipe(name, folder="tasks"), []), name.removesuffix("-paper")
     assert recipe.task == task
     parse_config(get_task(task).settings, recipe.model, source="model")
     assert recipe.elmo.place != "none"
@@ -411,8 +426,8 @@ def test_the_wheel_carries_the_recipes():
     wheel = pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds wheels, and is not installed")
     builder = wheel.WheelBuilder(str(Path(__file__).parents[2]))
     carried = {file.distribution_path for file in builder.recurse_forced_files(builder.config.get_force_include())}
-    names = {f"{task}{end}.toml" for task in TASKS for end in ("", "-paper")}
-    assert {f"elmokit/recipes/tasks/{name}" for name in names} <= carried
+    assert {f"elmokit/recipes/tasks/{name}.toml" for name in RECIPES} <= carried
+    assert "elmokit/recipes/encoders/cove.toml" in carried
     assert "elmokit/recipes/small.toml" in carried
 
 

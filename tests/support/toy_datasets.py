@@ -22,6 +22,7 @@ VERDICTS = {"awful": 0, "bad": 1, "plain": 2, "good": 3, "superb": 4}
 LABELS = ("entailment", "neutral", "contradiction")
 
 SIZES = {
+    "classify": "hidden_dim = 4\nhead_dims = [6, 4]",
     "coref": "hidden_dim = 4\nscorer_dims = [4]\nfeature_dim = 2\nmax_span_width = 2",
     "ner": "hidden_dims = [6, 4]",
     "parse": "hidden_dim = 4\nlabel_dim = 5",
@@ -29,6 +30,7 @@ SIZES = {
     "squad": "hidden_dim = 4",
     "srl": "predicate_dim = 3\nhidden_dim = 4\nnum_layers = 2",
     "sst": "hidden_dim = 4\nhead_dims = [6, 4]",
+    "tag": "hidden_dims = [6, 4]",
 }
 RECIPE = """\
 task = "{task}"
@@ -68,6 +70,12 @@ def write_tagged(path: Path, num_sentences: int, *, per_document: int | None = N
             lines += ["-DOCSTART- O", ""]
         lines += [f"{person} I-PER", f"{verb} O", f"{place} I-LOC", ". O", ""]
     _write(path, "\n".join(lines))
+
+
+def write_labeled(path: Path, num_texts: int) -> None:
+    """A verdict as the label of a line about it."""
+    chosen = islice(product(("the film was", "it was"), VERDICTS), num_texts)
+    _write(path, "".join(f"{verdict}\t{start} {verdict} .\n" for start, verdict in chosen))
 
 
 def write_brackets(path: Path, num_sentences: int) -> None:
@@ -150,6 +158,7 @@ def write_data(folder: Path) -> Path:
     for part, size in (("train", 10), ("dev", 4), ("test", 5)):
         write_tagged(folder / "ner" / f"wnut17.{part}.conll.xz", size)
         write_trees(folder / "sst" / f"{part}.txt.xz", size)
+        write_labeled(folder / "classify" / f"{part}.tsv", size)
         write_pairs(folder / "snli" / f"snli_1.0_{'train-100k' if part == 'train' else part}.jsonl.xz", size)
         write_brackets(folder / "trees" / f"ewt.{part}.ptb.xz", size)
         write_roles(folder / "srl" / f"ewt-propbank-{part}.conll.xz", size)

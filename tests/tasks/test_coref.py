@@ -22,8 +22,7 @@ from elmokit.errors import InputError
 from elmokit.readers.conll2012 import Document, Mention, read_conll2012_archive
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
 from elmokit.tasks.coref import TASK, CorefLabels, CorefSettings, antecedent_loss
-from elmokit.tasks.coref_clusters import CorefOutput
-from elmokit.tasks.coref_documents import tidy_clusters
+from elmokit.tasks.coref_documents import CorefOutput, tidy_clusters
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.loop import run_task
 from elmokit.tasks.materials import TaskData

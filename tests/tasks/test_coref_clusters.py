@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmokit.readers.conll2012 import Mention
-from elmokit.tasks.coref_clusters import CorefOutput, link_mentions, mean_output
-from elmokit.tasks.coref_documents import Clusters
+from elmokit.tasks.coref_documents import Clusters, CorefOutput, link_mentions, mean_output
 
 A, B, C, D = (0, 0, 1), (0, 2, 4), (1, 0, 1), (2, 1, 2)
 Place = tuple[int, int, int]

@@ -328,7 +328,9 @@ def test_what_is_no_model_of_the_task_is_rejected_in_one_line(tmp_path: Path, fo
 
 
 def test_every_task_is_found_by_its_name() -> None:
-    assert list(TASKS) == ["coref", "ner", "parse", "snli", "squad", "srl", "sst"]
+    assert list(TASKS) == ["classify", "coref", "ner", "parse", "snli", "squad", "srl", "sst", "tag"]
     assert [get_task(name).name for name in TASKS] == list(TASKS)
-    with pytest.raises(ElmokitError, match="unknown task 'nre'; known: coref, ner, parse, snli, squad, srl, sst"):
+    with pytest.raises(
+        ElmokitError, match="unknown task 'nre'; known: classify, coref, ner, parse, snli, squad, srl, sst, tag"
+    ):
         get_task("nre")

@@ -1,4 +1,4 @@
-"""Each of the six tasks' models, saved and loaded: it predicts of every example exactly what it did before."""
+"""The model of every task, saved and loaded: it predicts of every example exactly what it did before."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -21,6 +21,7 @@ from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import SavedTask, load_task, save_task
 
 FILES = {
+    "classify": "classify/train.tsv",
     "coref": "coref/litbank-conll.tar.xz",
     "ner": "ner/wnut17.train.conll.xz",
     "parse": "trees/ewt.train.ptb.xz",
@@ -28,6 +29,7 @@ FILES = {
     "squad": "squad/train-small.json.xz",
     "srl": "srl/ewt-propbank-train.conll.xz",
     "sst": "sst/train.txt.xz",
+    "tag": "ner/wnut17.train.conll.xz",
 }
 
 
