@@ -83,6 +83,10 @@ def finetune(
     source, files = _split_model(model, files)
     _check_output(output, force=force)
     from elmokit.pretrain.recipe import DataSettings
+    from elmokit.readers.plain_text import reject_data_files
+    from elmokit.text.lines import find_inputs
+
+    reject_data_files(find_inputs([*files, *(heldout or ())]))
 
     data = DataSettings(
         train=tuple(files),

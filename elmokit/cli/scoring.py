@@ -98,12 +98,14 @@ def perplexity(
 
     measured: dict[State, Perplexity] = {}
     with show_progress("loading the model") as shown, tempfile.TemporaryDirectory(prefix="elmokit-") as folder:
+        from elmokit.readers.plain_text import reject_data_files
         from elmokit.score.perplexity import measure
         from elmokit.score.saved_lm import load_language_model
         from elmokit.text.lines import find_inputs
         from elmokit.text.preparation import prepare_corpus
         from elmokit.text.rules import TextRules
 
+        reject_data_files(find_inputs(files))
         loaded = load_language_model(model)
         loaded.model.bilm.pack_weights()
         corpus = prepare_corpus(

@@ -1,4 +1,4 @@
-"""Verbs of the tasks: task train, task evaluate, task predict."""
+"""Verbs of the tasks: task train, task evaluate, task predict, task text."""
 
 import json
 import sys
@@ -51,6 +51,12 @@ A line of text is
 {chr(10).join(f"  {name:{WIDEST_NAME}}  {info.line}" for name, info in TASKS.items())}
 
 With --json every prediction is one object. Its "line" is the line of the text, counted from 0 over all inputs."""
+
+TEXT_EPILOG = """\b
+Example: tune the biLM on the text of a task before training the task
+  elmokit task text ner train.conll > train.txt
+  elmokit finetune en-small train.txt --tokenized -o tuned
+  elmokit task train ner --train train.conll --dev dev.conll --elmo tuned"""
 
 task = sub_app("Train and use models of the paper's tasks.")
 app.add_typer(task, name="task")
@@ -140,6 +146,25 @@ def evaluate(
         typer.echo(json.dumps({"task": name, "num_examples": len(examples), **scores}))
     else:
         print_scores({f"{file.name} ({len(examples):,})": scores})
+
+
+@verb(task, epilog=TEXT_EPILOG)
+def text(
+    name: TaskName,
+    files: Annotated[list[Path], typer.Argument(metavar="FILES", help="Labeled files of the task.")],
+) -> None:
+    """Print the text of labeled files, one tokenized sentence per line, each once."""
+    from elmokit.tasks.materials import all_sequences
+    from elmokit.tasks.names import get_task
+    from elmokit.tasks.task_model import read_labeled
+
+    task = get_task(name)
+    shown: set[tuple[str, ...]] = set()
+    for file in files:
+        for tokens in map(tuple, all_sequences(task, read_labeled(task, file))):
+            if tokens not in shown:
+                shown.add(tokens)
+                typer.echo(" ".join(tokens))
 
 
 @verb(task, epilog=PREDICT_EPILOG)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from elmokit.errors import InputError
 from elmokit.readers.blimp import read_blimp
 from elmokit.readers.conll2003 import read_conll2003
 from elmokit.readers.conll2012 import read_conll2012, read_conll2012_archive
@@ -18,20 +19,43 @@ from elmokit.readers.snli import read_snli
 from elmokit.readers.squad import read_squad
 from elmokit.readers.sst import read_sst
 from elmokit.readers.wsd import find_keys, read_wsd
-from elmokit.text.lines import read_lines
+from elmokit.text.lines import STDIN, read_lines
 from elmokit.text.paragraphs import join_wrapped, unwrap
+
+# First lines of data in files whose names do not say so: JSON objects, trees, columns of CoNLL with a tag.
+LOOKS_LIKE_DATA = re.compile(
+    r"""\{\s*("|$)|\(\s*(\(|[A-Z][A-Z-]* +\().*\)$|-DOCSTART-|# (sent_id|text) = |\S+[\t ](O|[BI]-[A-Za-z-]+)$"""
+)
 
 
 def read_texts(path: str | Path) -> Iterator[str]:
     """Yield the texts of a data file; .gz and .xz are unpacked."""
     path = Path(path)
-    lines = read_lines([path], or_latin1=True)  # raises for a missing file at the call
-    name = path.name.removesuffix(".gz").removesuffix(".xz").lower()
-    first = "" if ".tar" in path.suffixes else next((line.text for line in lines if line.text.strip()), "")
+    name, first = _name_and_first_line(path)
     for name_pattern, line_pattern, read in FORMATS:
         if re.search(name_pattern, name) and re.match(line_pattern, first):
             return read(path)
     return _read_plain(path)
+
+
+def reject_data_files(paths: Iterable[str]) -> None:
+    """Reject files of labeled data, whose annotation would be read as prose; standard input is not examined."""
+    for path in paths:
+        if path == STDIN:
+            continue
+        name, first = _name_and_first_line(Path(path))
+        known = any(re.search(pattern, name) and re.match(line, first) for pattern, line, _ in FORMATS)
+        if known or LOOKS_LIKE_DATA.match(first):
+            raise InputError(
+                f"{path}: is labeled data, not prose (it begins {first[:40]!r}); extract its text first: "
+                f"elmokit task text TASK {Path(path).name} > text.txt, then give text.txt with --tokenized"
+            )
+
+
+def _name_and_first_line(path: Path) -> tuple[str, str]:
+    lines = read_lines([path], or_latin1=True)  # raises for a missing file at the call
+    name = path.name.removesuffix(".gz").removesuffix(".xz").lower()
+    return name, "" if ".tar" in path.suffixes else next((line.text for line in lines if line.text.strip()), "")
 
 
 def _read_plain(path: Path) -> Iterator[str]:

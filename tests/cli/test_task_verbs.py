@@ -395,6 +395,19 @@ def test_a_task_that_is_none_is_wrong_usage(home, capfd):
 # Names and recipes
 
 
+def test_the_text_of_a_tasks_files_is_printed_once(tmp_path, capfd):
+    (tmp_path / "a.jsonl").write_text(
+        '{"gold_label": "neutral", "sentence1": "Ada slept.", "sentence2": "Bo ran."}\n'
+        '{"gold_label": "neutral", "sentence1": "Ada slept.", "sentence2": "Dan sat."}\n'
+    )
+    assert cli.run(["task", "text", "snli", "a.jsonl"]) == 0
+    assert capfd.readouterr().out == "Ada slept .\nBo ran .\nDan sat .\n"
+    assert cli.run(["perplexity", "en-small", "a.jsonl"]) == 1
+    assert "elmokit task text TASK a.jsonl" in capfd.readouterr().err
+    assert cli.run(["finetune", "en-small", "a.jsonl", "-o", "tuned"]) == 1
+    assert "elmokit task text TASK a.jsonl" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["train", "predict"])
 def test_help_lists_every_task_without_importing_torch(verb):
     code = f"import sys; from elmokit import cli; cli.run(['task', '{verb}', '--help']); print('torch' in sys.modules)"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from elmokit.errors import InputError
-from elmokit.readers.plain_text import read_texts
+from elmokit.readers.plain_text import read_texts, reject_data_files
 
 FILES: dict[str, tuple[str, list[str]]] = {
     "notes.txt": ("One line.\n\nAnother\n", ["One line.", "Another"]),
@@ -57,3 +57,30 @@ def test_word_senses_need_their_keys_beside_them(tmp_path: Path) -> None:
 def test_a_missing_file_is_an_error_at_the_call(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         read_texts(tmp_path / "absent.txt")
+
+
+DATA = {
+    "a.txt": '{"gold_label": "neutral", "sentence1": "A"}\n',
+    "b.txt": "-DOCSTART- -X- O O\n",
+    "c.txt": "Ada B-PER\nslept O\n",
+    "d.txt": "(TOP (S (NP (NNP Ada)) (VP (VBD slept))))\n",
+    "e.txt": "(3 (2 It) (4 shines))\n",
+    "f.jsonl": "{}\n",
+    "g.txt": "#begin document (a); part 000\n",
+    "h.txt": "# sent_id = 1\n",
+    "i.txt": "{\n",
+}
+PROSE = ["Ada slept.\n", "(see (a) and (b))\n", "(He left.)\n", "a\tb\n", "Ada saw B-movies\n", "", "\n# Title\n"]
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_labeled_data_is_not_taken_for_prose(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(DATA[name], "utf-8")
+    with pytest.raises(InputError, match=rf"{name}: is labeled data, .*elmokit task text TASK {name}"):
+        reject_data_files([str(tmp_path / name)])
+
+
+@pytest.mark.parametrize("text", PROSE)
+def test_prose_is_accepted(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(text, "utf-8")
+    reject_data_files([str(tmp_path / "a.txt"), "-"])
