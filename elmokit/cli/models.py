@@ -1,4 +1,4 @@
-"""Verbs about model files: convert, export, info."""
+"""Verbs about model files: convert, package, export, info."""
 
 import json
 from pathlib import Path
@@ -34,6 +34,42 @@ def convert(
         print_message(
             "the published format cannot store the output layer; keep the original for scoring and fine-tuning"
         )
+
+
+@verb(app)
+def package(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model folder of elmokit's format.")],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The new package.")],
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The model's name.  [default: the name of its folder]")
+    ] = None,
+    version: Annotated[str, typer.Option(metavar="VERSION", help="The package's version.")] = "0.1.0",
+    license: Annotated[str, typer.Option(metavar="SPDX", help="The model's license.")] = "Apache-2.0",
+    description: Annotated[str | None, typer.Option(metavar="TEXT", help="One line for the package index.")] = None,
+    dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Type of the stored weights.")] = "float16",
+    softmax: Annotated[
+        Literal["int8", "same"], typer.Option(help="Type of the stored output layer: int8, or the same as the weights.")
+    ] = "int8",
+) -> None:
+    """Make a model a Python package that pip installs, and that elmokit finds by the model's name.
+
+    The package holds data only.
+    """
+    from elmokit.weights.packages import write_package
+
+    made = write_package(
+        folder,
+        output,
+        name=name,
+        version=version,
+        license=license,
+        description=description,
+        half=dtype == "float16",
+        eight_bit_softmax=softmax == "int8",
+    )
+    num_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
+    print_message(f"{made}: {num_bytes / 1e6:.1f} MB; install it with: pip install {made}")
 
 
 @verb(app)

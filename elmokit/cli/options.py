@@ -39,7 +39,9 @@ Wrapped = Annotated[
         help="Lines are wrapped at a width, blank lines end paragraphs; join lines, then split into sentences.",
     ),
 ]
-Language = Annotated[str, typer.Option(metavar="CODE", help="Language of raw text, for the tokenizer.")]
+Language = Annotated[
+    str, typer.Option(metavar="CODE", help="Language of raw text; generic or generic:ABBREVIATIONS if it has no rules.")
+]
 State = Annotated[
     Literal["reset", "warm"],
     typer.Option(help="Start every sentence from zero (reset) or from a settled state (warm)."),

@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_
 
 from elmokit.config import BiLMConfig, FrozenConfig, Positive, Share
 from elmokit.text.rules import TextRules
+from elmokit.text.tokens import GENERIC
 
 FULL_SOFTMAX_UP_TO = 10_000  # words; above that a sampled softmax is faster and, for the same hours, better
 
@@ -27,11 +28,21 @@ class DataSettings(FrozenConfig):
     wrapped: bool = False
     """Lines of raw text are wrapped at a width; blank lines end paragraphs, which are split into sentences."""
     language: str = "en"
+    """Language whose rules apply to raw text; ``generic`` if it has none of its own."""
+    abbreviations: str | None = None
+    """File of words that keep their full stop, one per line; only for ``generic``."""
+
+    @model_validator(mode="after")
+    def _has_use_for_abbreviations(self) -> Self:
+        if self.abbreviations is not None and self.language != GENERIC:
+            raise ValueError(f"abbreviations are for language={GENERIC}; the language {self.language} has its own")
+        return self
 
     @property
     def rules(self) -> TextRules:
         """Rules that split the text into sentences and tokens."""
-        return TextRules(tokenized=self.tokenized, split=self.split, wrapped=self.wrapped, language=self.language)
+        language = self.language if self.abbreviations is None else f"{GENERIC}:{self.abbreviations}"
+        return TextRules(tokenized=self.tokenized, split=self.split, wrapped=self.wrapped, language=language)
 
 
 class VocabSettings(FrozenConfig):

@@ -10,6 +10,7 @@ from sacremoses.corpus import NonbreakingPrefixes
 
 # The tokenizer knows two languages more than its lists of abbreviations.
 LANGUAGES = frozenset(NonbreakingPrefixes().available_langs.values()) | {"ja", "ko"}
+_NUMERIC_ONLY = "#NUMERIC_ONLY#"
 
 
 class Moses(MosesTokenizer):  # type: ignore[misc]  # sacremoses has no annotations
@@ -27,3 +28,20 @@ class Moses(MosesTokenizer):  # type: ignore[misc]  # sacremoses has no annotati
     def isanyalpha(self, text: Any) -> bool:
         """Return whether any character is a letter."""
         return not self._alphabet.isdisjoint(text)
+
+
+class GenericMoses(Moses):
+    """Moses' rules for a language without rules of its own: case means nothing, and abbreviations are given.
+
+    Args:
+        abbreviations: Words that keep their full stop, without it. ``No #NUMERIC_ONLY#`` keeps it before a number.
+    """
+
+    def __init__(self, abbreviations: tuple[str, ...]) -> None:
+        super().__init__("generic")
+        self.NUMERIC_ONLY_PREFIXES = [one.split()[0] for one in abbreviations if _NUMERIC_ONLY in one]
+        self.NONBREAKING_PREFIXES = [one for one in abbreviations if _NUMERIC_ONLY not in one]
+
+    def islower(self, text: Any) -> bool:  # noqa: ARG002
+        """Return False: before a lower-case word too, a full stop is a token of its own."""
+        return False

@@ -24,6 +24,7 @@ from elmokit.text.exclusion import Exclusion, LeftOut
 from elmokit.text.grouping import windows
 from elmokit.text.lines import STDIN, Line, read_lines
 from elmokit.text.rules import RAW_LINES, TextRules
+from elmokit.text.tokens import identify_language
 
 TOKENS_AT_ONCE = 1 << 22
 WORDS_AT_ONCE = 1 << 16
@@ -153,6 +154,8 @@ def _fingerprint(sources: Iterable[Source], settings: CorpusSettings, excluded: 
     # wrapped; and wrapped where it is not, as in corpora from before it was known.
     idle = {"language": settings.tokenized, "split": settings.wrapped, "wrapped": not settings.wrapped}
     how = settings.model_dump(exclude={name for name, is_idle in idle.items() if is_idle})
+    if "language" in how:
+        how["language"] = identify_language(how["language"])
     content = [CorpusMeta.model_fields["format"].default, [source.sha256 for source in sources], how]
     if excluded:  # only then, so that other corpora keep their fingerprints
         content.append([EXCLUSION_RULE, sorted({source.sha256 for source in excluded})])

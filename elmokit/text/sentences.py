@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from elmokit.text.tokens import load_moses
+from elmokit.text.tokens import is_generic, load_moses
 
 _STRONG_ENDS = "!?؟।॥۔።։"
 _WIDE_ENDS = "。！？｡"
@@ -99,19 +99,28 @@ class _Prefixes:
     any_word_follows: frozenset[str]
     a_number_follows: frozenset[str]
     starters: frozenset[str]
+    has_case: bool = True
+    """A lower-case word does not begin a sentence."""
 
 
 def _ends_sentence(text: str, start: int, end: re.Match[str], prefixes: _Prefixes) -> bool:
     if end["wide"] is not None:
         return True
     following = _NEXT_WORD.match(text, end.end())
-    if following is None or following["word"][0].islower():
+    if following is None:
+        return False
+    if following["word"][0].islower() and (prefixes.has_case or not _is_plain_end(text, start, end)):
         return False
     if end["mark"] != ".":
         return True
     if end.end() - start < _LONGEST_ENUMERATOR and _ENUMERATOR.fullmatch(text[start : end.end()].strip()):
         return False
     return not _is_abbreviation(_word_before(text, start, end.start()), following["word"], prefixes)
+
+
+def _is_plain_end(text: str, start: int, end: re.Match[str]) -> bool:
+    """Return whether one mark follows a word at once, unlike the dots of a gap in the text."""
+    return len(end["mark"]) == 1 and bool(_word_before(text, start, end.start()))
 
 
 def _is_abbreviation(word: str, following: str, prefixes: _Prefixes) -> bool:
@@ -142,6 +151,8 @@ def _prefixes(language: str) -> _Prefixes:
     moses = load_moses(language)
     a_number_follows = frozenset(moses.NUMERIC_ONLY_PREFIXES)
     any_word_follows = frozenset(moses.NONBREAKING_PREFIXES) - a_number_follows
+    if is_generic(language):
+        return _Prefixes(any_word_follows, a_number_follows, frozenset(), has_case=False)
     if language != "en":
         return _Prefixes(any_word_follows, a_number_follows, frozenset())
     return _Prefixes(

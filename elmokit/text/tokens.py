@@ -5,14 +5,18 @@ The published English models were trained on that corpus: plain punctuation, the
 
 # ruff: noqa: RUF001  (look-alike punctuation is what this file is about)
 
+import hashlib
 import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from elmokit.errors import InputError
+from elmokit.text.lines import read_lines
 
 if TYPE_CHECKING:
     from elmokit.text.moses import Moses
+
+GENERIC = "generic"
 
 # The benchmark's replacements. It glued dashes to the words beside them; we set them apart, because "word--word" as
 # one token is of no use to anyone, and " -- " is the most frequent form in the corpus.
@@ -106,10 +110,39 @@ def _locate_rewritten(tokens: list[str], plain: str) -> list[tuple[int, int]]:
 
 @cache
 def load_moses(language: str) -> "Moses":
-    """Return the tokenizer of a language; an unknown language is an ``InputError``."""
-    # Imported late: it takes a third of a second, and tokenized input needs none of it.
-    from elmokit.text.moses import LANGUAGES, Moses
+    """Return the tokenizer of a language; an unknown language is an ``InputError``.
 
+    ``generic`` is for languages without rules of their own. ``generic:FILE`` reads abbreviations from a file.
+    """
+    # Imported late: it takes a third of a second, and tokenized input needs none of it.
+    from elmokit.text.moses import LANGUAGES, GenericMoses, Moses
+
+    if is_generic(language):
+        return GenericMoses(read_abbreviations(language))
     if language not in LANGUAGES:
-        raise InputError(f"language {language!r} has no tokenizer; choose one of: {' '.join(sorted(LANGUAGES))}")
+        raise InputError(
+            f"language {language!r} has no tokenizer; choose one of: {' '.join(sorted(LANGUAGES))}; or {GENERIC}, or "
+            f"{GENERIC}:FILE with a file of abbreviations"
+        )
     return Moses(language)
+
+
+def is_generic(language: str) -> bool:
+    """Return whether a language has no rules of its own."""
+    return language.partition(":")[0] == GENERIC
+
+
+def read_abbreviations(language: str) -> tuple[str, ...]:
+    """Return the abbreviations of ``generic:FILE``, one per line of the file; lines that begin with # are comments."""
+    path = language.partition(":")[2]
+    if not path:
+        return ()
+    words = (line.text.strip().removesuffix(".") for line in read_lines([path]))
+    return tuple(dict.fromkeys(word for word in words if word and not word.startswith("#")))
+
+
+def identify_language(language: str) -> str:
+    """Return a name that is equal for equal rules, wherever the file of abbreviations is."""
+    if not is_generic(language):
+        return language
+    return f"{GENERIC}:{hashlib.sha256(chr(10).join(read_abbreviations(language)).encode()).hexdigest()}"

@@ -2,7 +2,7 @@
 
 config.json          format, version, the biLM's config; the published options if it came from such a file
 model.safetensors    the biLM's tensors, float32 or float16, and its start state if there is one
-softmax.safetensors  the output layer of the language model, where it was kept: scores, fine-tuning
+softmax.safetensors  the output layer of the language model, where it was kept: scores, fine-tuning; also int8
 vocab.txt            the words that the output layer can predict
 README.md            the model card, for people
 SHA256SUMS           hashes of what is loaded, in the form of `sha256sum`
@@ -50,6 +50,8 @@ KNOWN_FILES = {CONFIG, TENSORS, CARD, SUMS, SOFTMAX, VOCAB}
 
 START_STATE = "start_state."
 STORED_TYPES = ("F32", "F16")
+EIGHT_BIT, SCALE = "I8", "weight_scale"
+LARGEST_INT8 = 127
 
 
 class FolderConfig(FrozenConfig):
@@ -68,11 +70,13 @@ def save_folder(
     softmax: SavedSoftmax | None = None,
     description: str | None = None,
     half: bool = False,
+    eight_bit_softmax: bool = False,
 ) -> None:
     """Save a model as a folder; an older model of ours there is replaced, and anything else is not.
 
     ``description`` goes into the model card. ``half`` stores the weights as float16: half the size, and after loading
-    they are float32 again with about three digits.
+    they are float32 again with about three digits. ``eight_bit_softmax`` stores the output layer as int8, with one
+    scale per word.
     """
     folder = Path(folder)
     check_saved(saved, source="the model to save")
@@ -85,8 +89,7 @@ def save_folder(
         write_tensors(tensors, new / TENSORS, folder)
         hashed = [CONFIG, TENSORS]
         if softmax is not None:
-            parts = {"weight": softmax.weight_VP, "bias": softmax.bias_V}
-            write_tensors(_to_store(parts, half=half), new / SOFTMAX, folder)
+            write_tensors(_softmax_to_store(softmax, half=half, eight_bit=eight_bit_softmax), new / SOFTMAX, folder)
             (new / VOCAB).write_bytes(softmax.vocab.to_text().encode())
             hashed += [SOFTMAX, VOCAB]
         card = model_card(saved, name=name, description=description, stored_as="float16" if half else "float32")
@@ -129,7 +132,10 @@ def load_softmax(folder: str | Path) -> SavedSoftmax:
     dim = _read_config(folder / CONFIG).bilm.lstm.proj_dim
     _check_words(folder, len(vocab))
     expected: dict[str, Shape] = {"weight": (len(vocab), dim), "bias": (len(vocab),)}
-    tensors = _read_tensors(folder / SOFTMAX, expected)
+    scale: dict[str, Shape] = {SCALE: (len(vocab),)}
+    tensors = _read_tensors(folder / SOFTMAX, expected, optional=scale, eight_bit=("weight", SCALE))
+    if SCALE in tensors:
+        tensors["weight"] *= tensors[SCALE][:, None]
     return SavedSoftmax(tensors["weight"], tensors["bias"], vocab)
 
 
@@ -146,6 +152,16 @@ def _tensors_to_store(saved: SavedBiLM, *, half: bool) -> dict[str, Tensor]:
     # The start state is small, and every sentence begins from it: never halved.
     state = {START_STATE + name: tensor for name, tensor in (saved.start_state or {}).items()}
     return _to_store(saved.tensors, half=half) | _to_store(state, half=False)
+
+
+def _softmax_to_store(softmax: SavedSoftmax, *, half: bool, eight_bit: bool) -> dict[str, Tensor]:
+    parts = _to_store({"weight": softmax.weight_VP, "bias": softmax.bias_V}, half=half and not eight_bit)
+    if not eight_bit:
+        return parts
+    scale_V = parts["weight"].abs().amax(dim=1) / LARGEST_INT8
+    scale_V[scale_V == 0] = 1
+    rounded_VP = (parts["weight"] / scale_V[:, None]).round().to(torch.int8)
+    return {"weight": rounded_VP, SCALE: scale_V, "bias": parts["bias"]}
 
 
 def _to_store(tensors: Mapping[str, Tensor], *, half: bool) -> dict[str, Tensor]:
@@ -203,9 +219,16 @@ def _check_words(folder: Path, num_words: int) -> None:
 
 
 def _read_tensors(
-    path: Path, expected: dict[str, Shape], *, optional: dict[str, Shape] | None = None
+    path: Path,
+    expected: dict[str, Shape],
+    *,
+    optional: dict[str, Shape] | None = None,
+    eight_bit: tuple[str, str] | None = None,
 ) -> dict[str, Tensor]:
-    """Read every tensor as float32, once the header was found to be right; ``optional`` is all there or not at all."""
+    """Read every tensor as float32, once the header was found to be right; ``optional`` is all there or not at all.
+
+    ``eight_bit`` names a tensor that is stored as int8 if its scale, named second, is there.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             headers = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  not a dict
@@ -214,8 +237,12 @@ def _read_tensors(
                 expected = expected | optional
             check_shapes(found, expected, source=str(path))
             for name, header in headers.items():
-                if header.get_dtype() not in STORED_TYPES:
-                    raise WeightsError(f"{path}: {name} is stored as {header.get_dtype()}; expected F32 or F16")
+                is_scaled = eight_bit is not None and name == eight_bit[0] and eight_bit[1] in found
+                types = (EIGHT_BIT,) if is_scaled else STORED_TYPES
+                if header.get_dtype() not in types:
+                    raise WeightsError(
+                        f"{path}: {name} is stored as {header.get_dtype()}; expected {' or '.join(types)}"
+                    )
             tensors = {name: file.get_tensor(name).float() for name in expected}
     except (SafetensorError, OSError) as error:
         raise WeightsError(

@@ -2,16 +2,16 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 
 from elmokit.atomic import atomic_folder
 from elmokit.errors import InputError, OutputError
-from elmokit.weights.bundled import MODEL
-from elmokit.weights.folder import CARD, CONFIG, SOFTMAX, TENSORS, VOCAB, load_folder
-from elmokit.weights.sums import SUMS
-
-MODEL_FILES = (CONFIG, TENSORS, SOFTMAX, VOCAB, CARD, SUMS)
+from elmokit.weights.bundled import MODEL, find_model
+from elmokit.weights.folder import CARD, has_softmax, load_folder, load_softmax, save_folder
+from elmokit.weights.source import build_bilm
+from elmokit.weights.start_state import to_tensors, warm_state
 
 NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
@@ -63,6 +63,8 @@ def write_package(
     version: str = "0.1.0",
     license: str = "Apache-2.0",
     description: str | None = None,
+    half: bool = True,
+    eight_bit_softmax: bool = True,
 ) -> Path:
     """Write a package with a model, ready for ``pip install`` or ``python -m build``; return its folder.
 
@@ -73,8 +75,10 @@ def write_package(
         version: Version of the package.
         license: SPDX expression of the model's license.
         description: One line for the package index.
+        half: Store the weights as float16.
+        eight_bit_softmax: Store the output layer as int8.
     """
-    source, folder = Path(source), Path(folder)
+    source, folder = find_model(source), Path(folder)
     name = source.resolve().name if name is None else name
     if not NAME.fullmatch(name):
         raise InputError(f"model name {name!r}; expected lower-case letters and digits, joined by - . or _")
@@ -87,13 +91,16 @@ def write_package(
     module = f"elmokit_model_{re.sub(r'[._-]', '_', name)}"
     values = {"name": name, "version": version, "license": license, "module": module}
     values["description"] = description.replace("\\", "").replace('"', "'").replace("\n", " ")
+    if saved.start_state is None:
+        saved = replace(saved, start_state=to_tensors(warm_state(build_bilm(saved))))
+    softmax = load_softmax(source) if has_softmax(source) else None
     with atomic_folder(folder, replace=folder.exists()) as new:
         (new / "pyproject.toml").write_text(PYPROJECT.substitute(values), "utf-8")
         (new / "README.md").write_text(README.substitute(values), "utf-8")
         target = new / module / MODEL
-        target.mkdir(parents=True)
+        target.parent.mkdir()
         (new / module / "__init__.py").write_text(f'"""The model {name} for elmokit: data only."""\n', "utf-8")
-        for file in MODEL_FILES:
-            if (source / file).is_file():
-                shutil.copyfile(source / file, target / file)
+        save_folder(saved, target, softmax=softmax, half=half, eight_bit_softmax=eight_bit_softmax)
+        if (source / CARD).is_file():  # it may have been written by hand
+            shutil.copyfile(source / CARD, target / CARD)
     return folder

@@ -6,7 +6,7 @@ import pytest
 
 from elmokit.config import PAPER_FILTERS, read_recipe
 from elmokit.errors import ConfigError
-from elmokit.pretrain.recipe import Recipe, SoftmaxSettings
+from elmokit.pretrain.recipe import DataSettings, Recipe, SoftmaxSettings
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -140,3 +140,10 @@ def test_the_small_recipe_is_small() -> None:
     assert (recipe.model.lstm.cell_dim, recipe.model.lstm.proj_dim) == (1024, 128)
     assert recipe.vocab.max_size == 50_000
     assert recipe.training.num_rows == 128
+
+
+def test_abbreviations_belong_to_the_generic_language() -> None:
+    data = DataSettings(language="generic", abbreviations="la.txt", tokenized=True)
+    assert data.rules.language == "generic:la.txt"
+    with pytest.raises(ValueError, match="abbreviations are for language=generic; the language en has its own"):
+        DataSettings(abbreviations="la.txt")

@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -99,3 +100,12 @@ def test_time_grows_with_the_text_and_no_faster(hostile: str) -> None:
     start = time.process_time()
     split_sentences(text)
     assert time.process_time() - start < 5  # a quadratic search needs minutes
+
+
+def test_without_rules_a_lower_case_word_may_begin_a_sentence(tmp_path: Path) -> None:
+    text = "dubium numquam fuit. tanta enim! M. Tullius lib. primo vidit. nex . . . forti . . . vades"
+    (tmp_path / "la.txt").write_text("lib\n", "utf-8")
+    parts = ["dubium numquam fuit.", "tanta enim!", "M. Tullius lib.", "primo vidit.", "nex . . . forti . . . vades"]
+    assert split_sentences(text, language="generic") == parts
+    listed = [*parts[:2], " ".join(parts[2:4]), parts[4]]
+    assert split_sentences(text, language=f"generic:{tmp_path / 'la.txt'}") == listed

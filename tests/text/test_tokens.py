@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmokit.errors import InputError
-from elmokit.text.tokens import tokenize, tokenize_with_offsets
+from elmokit.text.tokens import identify_language, tokenize, tokenize_with_offsets
 
 # Written apart from the code: the raw form of every character that English text may lose, and of the placeholder.
 PLAIN = {"‘": "'", "’": "'", "“": '"', "”": '"', "„": '"', "″": '"', "…": "...", "–": "--", "—": "--"}
@@ -170,3 +170,25 @@ def test_offsets_are_exact_on_published_text(data_dir: Path) -> None:
 @pytest.mark.slow
 def test_offsets_are_exact_on_100_000_lines(data_dir: Path) -> None:
     assert check_published_lines(data_dir, lines_per_file=25_000) == 100_000
+
+
+def test_a_language_without_rules_has_generic_ones(tmp_path: Path) -> None:
+    (tmp_path / "la.txt").write_text("# Praenomina\nM.\nCn\nlib #NUMERIC_ONLY#\n\n", "utf-8")
+    text = "M. Tullius dubius non fuit. tanta enim, inquit: Cn. Pompei lib. 2 et lib. alius vidi."
+    plain = "M . Tullius dubius non fuit . tanta enim , inquit : Cn . Pompei lib . 2 et lib . alius vidi ."
+    assert " ".join(tokenize(text, language="generic")) == plain
+    listed = plain.replace("M .", "M.").replace("Cn .", "Cn.").replace("lib . 2", "lib. 2")
+    language = f"generic:{tmp_path / 'la.txt'}"
+    assert " ".join(tokenize(text, language=language)) == listed
+    for start, stop in tokenize_with_offsets(text, language=language).offsets:
+        assert text[start:stop].strip() == text[start:stop] != ""
+    with pytest.raises(InputError, match=r"none\.txt: no such file"):
+        tokenize(text, language="generic:none.txt")
+
+
+def test_languages_are_equal_by_their_abbreviations(tmp_path: Path) -> None:
+    for name, text in {"a.txt": "M.\nCn\n", "b.txt": "# same\nM\nCn.\n", "c.txt": "M\n"}.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    names = [identify_language(f"generic:{tmp_path / name}") for name in ("a.txt", "b.txt", "c.txt")]
+    assert names[0] == names[1] != names[2]
+    assert identify_language("de") == "de"
