@@ -6,17 +6,20 @@ Both sides alternate within a round, so drift of the machine affects both. Times
 medians over rounds.
 """
 
+import copy
 import time
 from collections.abc import Callable
 from statistics import median
 
 import torch
 
-from elmokit.config import BEGIN_WORD, END_WORD, PAD_CHAR, CharEncoderConfig
+from elmokit.config import BEGIN_WORD, END_WORD, PAD_CHAR, CharEncoderConfig, LSTMConfig
 from elmokit.kernels import library as kernels
 from elmokit.model.char_encoder import CharEncoder
+from elmokit.model.lstm import LSTMStack
 
 ROUNDS = 7
+STACK_STEPS = 22
 PAPER, SMALL = (4096, 512), (1024, 128)  # cells, width of a projection
 ROW = "{:38} {:>12} {:>12} {:>8}"
 
@@ -35,6 +38,7 @@ def main() -> None:
                 compare_cells(compiled, num_rows, num_cells)
             for num_outputs, num_inputs in ((4 * num_cells, width), (width, num_cells)):
                 compare_products(compiled, num_outputs, num_inputs)
+            compare_stacks(num_cells, width)
         compare_char_pool(compiled)
 
 
@@ -73,7 +77,7 @@ def compare_cells(compiled: kernels.Kernels, num_rows: int, num_cells: int) -> N
 
 def compare_products(compiled: kernels.Kernels, num_outputs: int, num_inputs: int) -> None:
     weight_GP = torch.randn(num_outputs, num_inputs)
-    packed, rounded = kernels.pack_panels(weight_GP), kernels.quantize(weight_GP)
+    packed = kernels.pack_panels(weight_GP)
     for num_rows in (1, 4, 8, 16, 32, 64, 128):
         inputs_bP, out_bG = torch.randn(num_rows, num_inputs), torch.zeros(num_rows, num_outputs)
         shape = f"{num_rows} x {num_inputs} x {num_outputs}"
@@ -84,11 +88,25 @@ def compare_products(compiled: kernels.Kernels, num_outputs: int, num_inputs: in
         def panels(out_bG=out_bG, inputs_bP=inputs_bP) -> None:
             compiled.matmul_panels(out_bG, inputs_bP, packed, accumulate=True)
 
-        def int8(out_bG=out_bG, inputs_bP=inputs_bP) -> None:
-            compiled.matmul_int8(out_bG, inputs_bP, rounded, accumulate=True)
-
         report(f"float32 panels, {shape}", torch_product, panels)
-        report(f"int8, {shape}", torch_product, int8)
+
+
+def compare_stacks(num_cells: int, width: int) -> None:
+    plain = LSTMStack(LSTMConfig(cell_dim=num_cells, proj_dim=width)).requires_grad_(requires_grad=False)
+    for precision in ("float32", "int8"):
+        packed = copy.deepcopy(plain)
+        packed.pack_weights(rounded=precision == "int8")
+        for num_rows in (1, 8, 64):
+            inputs_NP, state = torch.randn(STACK_STEPS * num_rows, width), plain.zero_state(num_rows)
+            sizes = [num_rows] * STACK_STEPS
+
+            def by_torch(inputs_NP=inputs_NP, sizes=sizes, state=state) -> None:
+                plain.run_layers(inputs_NP, sizes, state)
+
+            def by_kernel(packed=packed, inputs_NP=inputs_NP, sizes=sizes, state=state) -> None:
+                packed(inputs_NP, sizes, state)
+
+            report(f"{precision} stack {num_cells}/{width}, {num_rows} x {STACK_STEPS}", by_torch, by_kernel)
 
 
 def compare_char_pool(compiled: kernels.Kernels, num_words: int = 512) -> None:

@@ -106,7 +106,7 @@ def run_layer(
     num_rows, num_cells = cell_BC.shape
     _check(weights, inputs_NP, hidden_BP, cell_BC)
     sizes = torch.tensor(batch_sizes, dtype=torch.int64, device="cpu")
-    _check_sizes(batch_sizes, num_positions, num_rows)
+    check_sizes(batch_sizes, num_positions, num_rows)
     num_blocks = -(-num_cells // PANEL)
     joined_NJ = room(num_positions, 2 * width)
     joined_NJ[:, :width] = inputs_NP
@@ -273,7 +273,8 @@ def _check(weights: LayerWeights, inputs_NP: Tensor, hidden_BP: Tensor, cell_BC:
             raise InputError(f"a weight has strides {weight.stride()}; expected rows without gaps, call .contiguous()")
 
 
-def _check_sizes(batch_sizes: Sequence[int], num_positions: int, num_rows: int) -> None:
+def check_sizes(batch_sizes: Sequence[int], num_positions: int, num_rows: int) -> None:
+    """Reject batch sizes that grow, or that do not add up to the positions."""
     falls = all(after <= before for before, after in pairwise([num_rows, *batch_sizes]))
     if not falls or min(batch_sizes, default=0) < 0 or sum(batch_sizes) != num_positions:
         raise InputError(

@@ -22,7 +22,6 @@ from torch import Tensor
 from elmokit.config import NUM_CHARS
 from elmokit.errors import ConfigError, InputError
 from elmokit.kernels.packed import (
-    SLICE,
     CharTables,
     ConvGradients,
     Int8Weight,
@@ -49,8 +48,7 @@ __all__ = [
     "round_to_int8",
 ]
 
-INTERFACE_VERSION = 6  # of isa.c
-INT8_ROWS = 64  # PANEL in int8.c
+INTERFACE_VERSION = 7  # of isa.c
 LARGEST_WORD = 2**15 - 1  # the number of a window has 16 bits in char_pool.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
@@ -63,14 +61,16 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "highway_forward": [*[_POINTER] * 4, _LONG],
     "highway_backward": [*[_POINTER] * 7, _LONG],
     "matmul_panels": [_POINTER, _LONG, *[_POINTER] * 2, *[_LONG] * 4, _INT],
-    "matmul_int8": [_POINTER, _LONG, *[_POINTER] * 4, *[_LONG] * 4, _INT],
     "powers": [_POINTER, *[_LONG] * 3, *[_POINTER] * 2],
+    "stack_room": [_POINTER],
+    "stack_forward": [_POINTER],
     "layer_forward": [_POINTER],
     "layer_backward": [_POINTER],
     "cross_entropy": [_POINTER],
     "outer_panels": [_POINTER, _LONG, _POINTER, *[_LONG] * 3, *[_POINTER] * 2],
     **{name: [_POINTER, *[_LONG] * 3, _POINTER, *[_LONG] * 3] for name in _REPACKING},
 }
+_RESULTS = {"char_pool": _INT, "stack_room": ctypes.c_int64}
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ class Kernels:
         self._functions: dict[str, Any] = {}
         for name, arguments in _ARGUMENTS.items():
             function = getattr(library, f"{name}_{isa}")
-            function.argtypes, function.restype = arguments, _INT if name == "char_pool" else None
+            function.argtypes, function.restype = arguments, _RESULTS.get(name)
             self._functions[name] = function
 
-    def call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: Any) -> Any:
         """Call a C function by name. The caller checks its arguments."""
-        self._functions[name](*arguments)
+        return self._functions[name](*arguments)
 
     def cell_forward(
         self,
@@ -239,22 +239,6 @@ class Kernels:
         self._functions["matmul_panels"](
             *_rows(inputs_bP, num_rows, weight.num_inputs),
             weight.panels.data_ptr(),
-            *_rows(out_bG, num_rows, weight.num_outputs),
-            num_rows,
-            weight.num_inputs,
-            weight.num_outputs,
-            accumulate,
-        )
-
-    def matmul_int8(self, out_bG: Tensor, inputs_bP: Tensor, weight: Int8Weight, *, accumulate: bool) -> None:
-        """Write ``inputs . weight^T`` to ``out_bG``, or add it."""
-        num_rows = inputs_bP.shape[0]
-        room = torch.empty(min(num_rows, INT8_ROWS) * SLICE, dtype=torch.int16, device="cpu")
-        self._functions["matmul_int8"](
-            *_rows(inputs_bP, num_rows, weight.num_inputs),
-            weight.packed.data_ptr(),
-            weight.scales.data_ptr(),
-            room.data_ptr(),
             *_rows(out_bG, num_rows, weight.num_outputs),
             num_rows,
             weight.num_inputs,

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 FILTER_BLOCK = 32  # BLOCK in char_pool.c
 PANEL = 16  # of panels.c
-SLICE, TILE = 512, 16  # of int8.c
+SLICE, TILE = 512, 16  # of int8.h
 LARGEST_BYTE = 127
 
 

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from elmokit.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PAD_CHAR, BiLMConfig
 from elmokit.errors import InputError
+from elmokit.kernels.stack import run_stack
 from elmokit.model.char_encoder import CharEncoder
-from elmokit.model.directions import run_both
-from elmokit.model.lstm import LSTMStack, LSTMState, StackRun
+from elmokit.model.directions import call_both, run_both
+from elmokit.model.lstm import LSTMStack, LSTMState, PackedRun, StackRun
 from elmokit.model.packing import Packing, invert, plan_packing
 from elmokit.model.uncompiled import uncompiled
 
@@ -140,6 +141,9 @@ class BiLM(nn.Module):
         """
         packing = plan_packing(lengths, tokens_NP.device)
         begin = start.select(packing.rows_B)
+        packed_forward, packed_backward = self.forward_lstm.packed(tokens_NP), self.backward_lstm.packed(tokens_NP)
+        if packed_forward is not None and packed_backward is not None:
+            return _run_packed(packed_forward, packed_backward, tokens_NP, packing, begin, executor)
         calls = (
             (self.forward_lstm, tokens_NP, packing.forward_N, packing.batch_sizes, begin.forward),
             (self.backward_lstm, tokens_NP, packing.backward_N, packing.batch_sizes, begin.backward),
@@ -170,6 +174,31 @@ class BiLM(nn.Module):
         padded_BTLD = ragged.layers_LND.new_zeros(*with_boundaries_BT.shape, num_layers, width)
         padded_BTLD[with_boundaries_BT] = ragged.layers_LND.transpose(0, 1)
         return PaddedLayers(padded_BTLD.transpose(1, 2), with_boundaries_BT, ragged.final)
+
+
+def _run_packed(
+    forward: PackedRun,
+    backward: PackedRun,
+    tokens_NP: Tensor,
+    packing: Packing,
+    begin: BiLMState,
+    executor: Executor | None,
+) -> RaggedLayers:
+    """Run both directions in one C call each, which write every vector once, where it belongs."""
+    (num_positions, width), num_layers = tokens_NP.shape, len(begin.forward.hidden_LBP)
+    tokens_NP = tokens_NP.detach()
+    layers_LND = tokens_NP.new_empty(1 + num_layers, num_positions, 2 * width)
+    layers_LND[0] = tokens_NP.repeat(1, 2)
+    # Contiguous copies, which the calls overwrite: selecting rows has copied already.
+    final = BiLMState(begin.forward.contiguous(), begin.backward.contiguous())
+    sizes = packing.batch_sizes
+    call_both(
+        executor,
+        run_stack,
+        (*forward, tokens_NP, packing.forward_N, sizes, final.forward.pair(), layers_LND[1:, :, :width]),
+        (*backward, tokens_NP, packing.backward_N, sizes, final.backward.pair(), layers_LND[1:, :, width:]),
+    )
+    return RaggedLayers(layers_LND, final.select(invert(packing.rows_B)))
 
 
 def _gather_layers(tokens_NP: Tensor, forward: list[Tensor], backward: list[Tensor], packing: Packing) -> Tensor:

@@ -85,6 +85,51 @@ call_in_children(_use_one_core)
 Found = TypeVar("Found")
 
 
+class _Partner:
+    """One thread per core besides the caller's, started at first use, for C calls of callers without an executor."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._executor: Executor | None = None
+        renew_in_children(self)
+
+    def get(self) -> Executor | None:
+        """Return the threads; None where torch is limited to one core."""
+        if torch.get_num_threads() < 2:
+            return None
+        with self._lock:
+            if self._executor is None:
+                self._executor = single_core_threads(torch.get_num_threads())
+            return self._executor
+
+    def renew_after_fork(self) -> None:
+        """Drop the threads, which stayed in the parent."""
+        self._lock = threading.Lock()
+        if self._executor is not None:
+            _left_behind.append(self._executor)
+            self._executor = None
+
+
+_partner = _Partner()
+
+
+def call_both(
+    executor: Executor | None, function: Callable[..., None], forward: tuple[Any, ...], backward: tuple[Any, ...]
+) -> None:
+    """Make a C call for both directions in parallel: one on this thread, one on another, which sleeps in between.
+
+    C calls let other Python threads run, so the two never wait for each other. ``executor`` is used if it is given.
+    """
+    executor = executor or _partner.get()
+    if executor is None:
+        function(*forward)
+        function(*backward)
+        return
+    other = executor.submit(function, *backward)
+    function(*forward)
+    other.result()
+
+
 def run_both(
     executor: Executor | None, function: Callable[..., Found], forward: tuple[Any, ...], backward: tuple[Any, ...]
 ) -> tuple[Found, Found]:

@@ -5,7 +5,6 @@ The states in which it starts and ends carry no gradient: training truncates bac
 Shapes: N positions of all rows, packed; B rows; P width; C cells; G = 4 C gates.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +14,6 @@ from torch.autograd.function import once_differentiable
 from elmokit.kernels.layer import LayerTape, LayerWeights, final_state, layer_gradients, run_layer
 from elmokit.kernels.library import Kernels
 from elmokit.model.uncompiled import uncompiled
-
-
-def limit(clip: float | None) -> float:
-    """Return a clip as the kernels expect it: NaN for none."""
-    return math.nan if clip is None else clip
 
 
 class KernelLayer(autograd.Function):

@@ -7,35 +7,35 @@ Shapes: N positions of all rows, packed; B rows; b rows alive at a step; P width
 C cells; G = 4 C gates, in blocks of input, forget, output, candidate; L layers.
 """
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
-from elmokit.kernels.library import Kernels
+from elmokit.kernels.library import Kernels, round_to_int8
+from elmokit.kernels.stack import PackedStack, StackLayer, run_stack
 from elmokit.model.cell import advance_cell, cell_backward, stop_at_clip
-from elmokit.model.layer_kernel import KernelLayer, limit
+from elmokit.model.gate_room import chunks_of, gate_room
+from elmokit.model.layer_kernel import KernelLayer
 from elmokit.model.packing import steps_of
 from elmokit.model.products import (
     MixedProduct,
     Product,
-    ProductCache,
     TorchProduct,
     exact_product,
     kernels_for,
-    rounded_product,
+    learns,
 )
+from elmokit.model.stack_kernel import StackCache, limit, with_forget_bias
 from elmokit.model.uncompiled import uncompiled
 
-FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
 Drop = Callable[[Tensor], Tensor]
-CHUNK_BYTES = 32 * 2**20  # gates computed ahead of the recurrence at inference; bounds memory for long sequences
+PackedRun = tuple[Kernels, PackedStack]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,14 @@ class LSTMState:
     def select(self, rows: Tensor) -> "LSTMState":
         """Return the state of some rows, in the order given."""
         return LSTMState(self.hidden_LBP[:, rows], self.cell_LBC[:, rows])
+
+    def contiguous(self) -> "LSTMState":
+        """Return the state in memory without gaps; the same tensors where they have none."""
+        return LSTMState(self.hidden_LBP.contiguous(), self.cell_LBC.contiguous())
+
+    def pair(self) -> tuple[Tensor, Tensor]:
+        """Return hidden and cell state."""
+        return self.hidden_LBP, self.cell_LBC
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,7 @@ class LSTMStack(nn.Module):
         super().__init__()
         self.config = config
         self.layers = nn.ModuleList(LSTMLayer(config) for _ in range(config.num_layers))
+        self._cache = StackCache()
 
     def zero_state(self, num_rows: int) -> LSTMState:
         """Return the state of rows that have read nothing."""
@@ -83,15 +92,36 @@ class LSTMStack(nn.Module):
             layer.mixed = True
 
     def pack_weights(self, *, rounded: bool) -> None:
-        """Run every layer with packed weights from now on (`LSTMLayer.pack_weights`)."""
+        """Run with packed weights wherever no gradient is asked for, from now on; ``rounded``: in eight bits."""
+        self._cache.keeps, self._cache.rounded = True, rounded
         for layer in self.layers:
             assert isinstance(layer, LSTMLayer)
-            layer.pack_weights(rounded=rounded)
+            layer.rounded = rounded
+
+    def packed(self, inputs_NP: Tensor) -> PackedRun | None:
+        """Return what runs these inputs in one C call; None if a gradient is asked for, or without kernels."""
+        layers = cast("list[LSTMLayer]", list(self.layers))
+        kernels = None if any(layer.learns(inputs_NP) for layer in layers) else kernels_for(inputs_NP)
+        if kernels is None or not all(kernels_for(layer.bias) for layer in layers):
+            return None
+        weights, num_positions = [layer.weights() for layer in layers], len(inputs_NP)
+        has_skip = self.config.skip_connections
+        stack = self._cache.get(kernels, weights, has_skip=has_skip, num_positions=num_positions)
+        return None if stack is None else (kernels, stack)
 
     def forward(
         self, inputs_NP: Tensor, batch_sizes: Sequence[int], start: LSTMState, *, drop: Drop | None = None
     ) -> StackRun:
         """Read packed rows from ``start``. In pretraining ``drop`` is laid on every layer's input."""
+        ready = None if drop is not None else self.packed(inputs_NP)
+        if ready is not None:
+            return _run_by_kernel(*ready, inputs_NP, batch_sizes, start)
+        return self.run_layers(inputs_NP, batch_sizes, start, drop=drop)
+
+    def run_layers(
+        self, inputs_NP: Tensor, batch_sizes: Sequence[int], start: LSTMState, *, drop: Drop | None = None
+    ) -> StackRun:
+        """Do the same layer by layer."""
         outputs, hiddens, cells = [], [], []
         below_NP = inputs_NP
         for index, layer in enumerate(self.layers):
@@ -122,8 +152,7 @@ class LSTMLayer(nn.Module):
         self.bias = nn.Parameter(torch.empty(num_gates))
         self.projection = nn.Parameter(torch.empty(config.proj_dim, config.cell_dim)) if config.has_projection else None
         self.mixed = False  # whether it learns with products in bfloat16
-        self._round = False
-        self._ready = ProductCache()
+        self.rounded = False  # whether it runs with weights rounded to eight bits
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -136,9 +165,15 @@ class LSTMLayer(nn.Module):
         if self.projection is not None:
             nn.init.xavier_uniform_(self.projection)
 
-    def pack_weights(self, *, rounded: bool) -> None:
-        """From now on, run with packed weights wherever no gradient is asked for; ``rounded``: in eight bits."""
-        self._round, self._ready.packed = rounded, True
+    def learns(self, inputs_NP: Tensor) -> bool:
+        """Return whether the inputs or a weight need a gradient."""
+        weights = (self.input_weight, self.recurrent_weight, self.bias, self.projection)
+        return learns(inputs_NP, *[weight for weight in weights if weight is not None])
+
+    def weights(self) -> StackLayer:
+        """Return the weights as they are; the bias is without the forget bias."""
+        clips = limit(self.cell_clip), limit(self.proj_clip)
+        return StackLayer(self.input_weight, self.recurrent_weight, self.bias, self.projection, *clips)
 
     def forward(
         self, inputs_NP: Tensor, batch_sizes: Sequence[int], hidden_BP: Tensor, cell_BC: Tensor
@@ -147,8 +182,7 @@ class LSTMLayer(nn.Module):
         rows = _Rows(batch_sizes, hidden_BP, cell_BC)
         clips = _Clips(self.cell_clip, self.proj_clip)
         weights = (self.input_weight, self.recurrent_weight, self.bias, self.projection)
-        learns = inputs_NP.requires_grad or any(weight is not None and weight.requires_grad for weight in weights)
-        if torch.is_grad_enabled() and learns:
+        if self.learns(inputs_NP):
             kernels = kernels_for(inputs_NP)
             if kernels is not None and self.projection is not None and not self.mixed:
                 return self._learn_by_kernel(kernels, inputs_NP, rows)
@@ -164,7 +198,7 @@ class LSTMLayer(nn.Module):
             inputs_NP,
             self.input_weight,
             self.recurrent_weight,
-            _with_forget_bias(self.bias),
+            with_forget_bias(self.bias),
             self.projection,
             rows.batch_sizes,
             (rows.hidden_BP, rows.cell_BC),
@@ -173,14 +207,19 @@ class LSTMLayer(nn.Module):
         return outputs
 
     def _products(self) -> "_Products":
-        make = rounded_product if self._round else exact_product
-        kind = "int8" if self._round else "fp32"
-        return _Products(
-            # All steps' inputs are one large product, at which torch is as good: no second copy of these weights.
-            self._ready.get(f"{kind} inputs", self.input_weight, rounded_product if self._round else TorchProduct),
-            self._ready.get(f"{kind} recurrent", self.recurrent_weight, make),
-            None if self.projection is None else self._ready.get(f"{kind} projection", self.projection, make),
-        )
+        make = (lambda weight: TorchProduct(round_to_int8(weight))) if self.rounded else TorchProduct
+        projection = None if self.projection is None else make(self.projection)
+        return _Products(make(self.input_weight), make(self.recurrent_weight), projection)
+
+
+def _run_by_kernel(
+    kernels: Kernels, stack: PackedStack, inputs_NP: Tensor, batch_sizes: Sequence[int], start: LSTMState
+) -> StackRun:
+    final = LSTMState(start.hidden_LBP.detach().clone(), start.cell_LBC.detach().clone()).contiguous()
+    outputs_LNP = inputs_NP.new_empty(len(final.hidden_LBP), *inputs_NP.shape)
+    in_order_N = torch.arange(len(inputs_NP), device="cpu")
+    run_stack(kernels, stack, inputs_NP.detach(), in_order_N, batch_sizes, final.pair(), outputs_LNP)
+    return StackRun(list(outputs_LNP), final)
 
 
 @dataclass(frozen=True)
@@ -207,13 +246,13 @@ def _run(
     inputs_NP: Tensor, products: _Products, bias_G: Tensor, rows: _Rows, clips: _Clips
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Run the forward pass without storing anything for a backward pass."""
-    bias_G = _with_forget_bias(bias_G)
+    bias_G = with_forget_bias(bias_G)
     hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC.clone()
     squashed_BC = torch.empty_like(cell_BC)
     outputs_NP = inputs_NP.new_empty(inputs_NP.shape[0], hidden_BP.shape[1])
-    chunks = list(_chunks(rows.batch_sizes, bytes_a_row=4 * bias_G.shape[0]))
+    chunks = list(chunks_of(rows.batch_sizes, bytes_a_row=4 * bias_G.shape[0]))
     most_positions = max((sum(sizes) for _, sizes in chunks), default=0)
-    room_NG = _gate_room.of(inputs_NP, most_positions * len(bias_G)).view(most_positions, len(bias_G))
+    room_NG = gate_room.of(inputs_NP, most_positions * len(bias_G)).view(most_positions, len(bias_G))
     for first, sizes in chunks:
         num_positions = sum(sizes)
         gates_NG = room_NG[:num_positions].copy_(bias_G)
@@ -230,28 +269,6 @@ def _run(
             hidden_BP[:size] = hidden_bP
             offset += size
     return outputs_NP, hidden_BP, cell_BC
-
-
-class _GateRoom(threading.local):
-    """A thread's memory for the gates of a chunk, kept: given back and asked for again, it would leave holes."""
-
-    def __init__(self) -> None:
-        self._kept: dict[torch.dtype, Tensor] = {}
-
-    def of(self, like: Tensor, num_values: int) -> Tensor:
-        """Room for so many values, to be written over by the thread's next call."""
-        most_values = CHUNK_BYTES // like.element_size()
-        # Not for one step of very many rows, nor on a GPU, where two streams of one thread would share it.
-        if num_values > most_values or not like.is_cpu:
-            return like.new_empty(num_values)
-        kept = self._kept.get(like.dtype)
-        if kept is None or kept.numel() < num_values:
-            with torch.inference_mode(mode=False):  # what is made inside it may not be written outside
-                kept = self._kept[like.dtype] = torch.empty(most_values, dtype=like.dtype, device="cpu")
-        return kept[:num_values]
-
-
-_gate_room = _GateRoom()
 
 
 class _TrainableLSTM(torch.autograd.Function):
@@ -279,7 +296,7 @@ class _TrainableLSTM(torch.autograd.Function):
             None if projection_PC is None else make(projection_PC),
         )
         hidden_BP, cell_BC = rows.hidden_BP.clone(), rows.cell_BC
-        gates_NG = _with_forget_bias(bias_G).repeat(len(inputs_NP), 1)
+        gates_NG = with_forget_bias(bias_G).repeat(len(inputs_NP), 1)
         products.inputs.add_to(gates_NG, inputs_NP)
         cells_NC = gates_NG.new_empty(gates_NG.shape[0], cell_BC.shape[1])
         squashed_NC = torch.empty_like(cells_NC)
@@ -351,13 +368,6 @@ class _TrainableLSTM(torch.autograd.Function):
         )
 
 
-def _with_forget_bias(bias_G: Tensor) -> Tensor:
-    num_cells = bias_G.shape[0] // 4
-    bias_G = bias_G.clone()
-    bias_G[num_cells : 2 * num_cells] += FORGET_BIAS
-    return bias_G
-
-
 def _project(squashed_bC: Tensor, projection: Product | None, hidden_bP: Tensor, clip: float | None) -> None:
     """Write what a layer puts out into ``hidden_bP``."""
     if projection is None:
@@ -378,16 +388,3 @@ def _previous_outputs(outputs_NP: Tensor, rows: _Rows, steps: list[slice]) -> Te
     earlier = [rows.hidden_BP[: rows.batch_sizes[0]]] if steps else []
     earlier += [outputs_NP[before][: now.stop - now.start] for before, now in pairwise(steps)]
     return torch.cat(earlier) if earlier else outputs_NP
-
-
-def _chunks(batch_sizes: Sequence[int], *, bytes_a_row: int) -> Iterator[tuple[int, Sequence[int]]]:
-    """Yield runs of steps whose gates fit into CHUNK_BYTES: (first position, batch sizes)."""
-    most_rows = max(1, CHUNK_BYTES // bytes_a_row)
-    first, start, num_rows = 0, 0, 0
-    for index, size in enumerate(batch_sizes):
-        if num_rows and num_rows + size > most_rows:
-            yield first, batch_sizes[start:index]
-            first, start, num_rows = first + num_rows, index, 0
-        num_rows += size
-    if num_rows:
-        yield first, batch_sizes[start:]

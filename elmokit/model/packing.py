@@ -9,6 +9,7 @@ Shapes: B sentences, N positions of all of them.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,19 +26,20 @@ class Packing:
 
 def plan_packing(lengths: Sequence[int], device: torch.device) -> Packing:
     """Plan the packing of sentences of these lengths."""
-    lengths_B = torch.tensor(lengths, dtype=torch.long, device="cpu")  # small, and its numbers are looked at
-    rows_B = torch.argsort(lengths_B, descending=True, stable=True)
+    # In NumPy: some of these operations start OpenMP threads in torch, which then wait busily beside the LSTMs.
+    lengths_B = np.asarray(lengths, dtype=np.int64)
+    rows_B = np.argsort(-lengths_B, kind="stable")
     sorted_B = lengths_B[rows_B]
-    first_B = (torch.cumsum(lengths_B, 0) - lengths_B)[rows_B]
-    num_steps = int(sorted_B[0]) if len(lengths) else 0
+    first_B = (np.cumsum(lengths_B) - lengths_B)[rows_B]
+    step_T = np.arange(sorted_B[0] if len(lengths) else 0)
     # Rows are sorted, so those longer than t are the first ones: count them by searching the lengths.
-    step_T = torch.arange(num_steps, device="cpu")
-    batch_sizes_T = torch.searchsorted(-sorted_B, -step_T, right=False)
-    step_N = torch.repeat_interleave(step_T, batch_sizes_T)
-    row_N = torch.arange(len(step_N), device="cpu") - (torch.cumsum(batch_sizes_T, 0) - batch_sizes_T)[step_N]
+    batch_sizes_T = np.searchsorted(-sorted_B, -step_T)
+    step_N = np.repeat(step_T, batch_sizes_T)
+    row_N = np.arange(len(step_N)) - np.repeat(np.cumsum(batch_sizes_T) - batch_sizes_T, batch_sizes_T)
     forward_N = first_B[row_N] + step_N
     backward_N = first_B[row_N] + sorted_B[row_N] - 1 - step_N
-    return Packing(batch_sizes_T.tolist(), rows_B.to(device), forward_N.to(device), backward_N.to(device))
+    rows, forward, backward = (torch.from_numpy(part).to(device) for part in (rows_B, forward_N, backward_N))
+    return Packing(batch_sizes_T.tolist(), rows, forward, backward)
 
 
 def invert(permutation_N: Tensor) -> Tensor:

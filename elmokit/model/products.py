@@ -1,4 +1,4 @@
-"""A model's matrix products: by torch, or by the compiled kernels with float32 or eight-bit weights.
+"""A model's matrix products: by torch, or by the compiled kernels.
 
 Shapes: b rows, P inputs, G outputs.
 """
@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from elmokit.kernels.library import Kernels, load, pack_panels, quantize, round_to_int8
+from elmokit.kernels.library import Kernels, load, pack_panels
 
 Version = tuple[int, int]
 
@@ -53,22 +53,6 @@ class PanelProduct:
     def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
         """Add the product to ``out_bG``."""
         self.kernels.matmul_panels(out_bG, inputs_bP, self.weight, accumulate=True)
-
-
-class Int8Product:
-    """The weights rounded to eight bits with one scale per output; inputs are rounded row by row."""
-
-    def __init__(self, weight_GP: Tensor, kernels: Kernels) -> None:
-        self.weight = quantize(weight_GP)
-        self.kernels = kernels
-
-    def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Write the product to ``out_bG``."""
-        self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=False)
-
-    def add_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:
-        """Add the product to ``out_bG``."""
-        self.kernels.matmul_int8(out_bG, inputs_bP, self.weight, accumulate=True)
 
 
 class MixedProduct:
@@ -140,12 +124,6 @@ def apply_linear(linear: nn.Linear, inputs_bP: Tensor, ready: ProductCache, *, n
 def learns(*tensors: Tensor) -> bool:
     """Return whether any of the tensors needs a gradient."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-
-
-def rounded_product(weight_GP: Tensor) -> Product:
-    """Return a product with the weights in eight bits; without kernels it is no faster than an exact one."""
-    kernels = kernels_for(weight_GP)
-    return TorchProduct(round_to_int8(weight_GP)) if kernels is None else Int8Product(weight_GP, kernels)
 
 
 def kernels_for(tensor: Tensor) -> Kernels | None:

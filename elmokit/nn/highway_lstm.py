@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmokit.model.cell import advance_cell, cell_backward
-from elmokit.model.lstm import FORGET_BIAS
 from elmokit.model.packing import steps_of
 from elmokit.model.products import exact_product
+from elmokit.model.stack_kernel import FORGET_BIAS
 from elmokit.model.uncompiled import uncompiled
 from elmokit.nn.basic import check_dropout, draw_mask
 from elmokit.nn.padding import plan_padded

@@ -5,7 +5,6 @@ Shapes as in elmokit.kernels.library.
 
 import shutil
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from torch.nn import functional
 from elmokit.config import PAD_CHAR
 from elmokit.errors import ConfigError, InputError
 from elmokit.kernels import library as kernels
-from elmokit.kernels.library import Kernels, build_char_tables, conv_gradients, open_library, pack_panels, quantize
+from elmokit.kernels.library import Kernels, build_char_tables, conv_gradients, open_library, pack_panels
 from elmokit.text.chars import encode_words
 
 SIZES = [(0, 8), (1, 1), (1, 16), (3, 7), (3, 19), (5, 64)]  # rows, cells
@@ -188,50 +187,6 @@ def test_char_gradients_equal_those_of_convolutions(compiled: Kernels, activatio
         near(left, right, tolerance=1e-5)
 
 
-INT8_SHAPES = [(0, 16, 8), (1, 1, 1), (3, 17, 31), (4, 16, 512), (6, 33, 513), (65, 40, 1100)]
-
-
-@pytest.mark.parametrize("accumulate", [False, True])
-@pytest.mark.parametrize(("num_rows", "num_outputs", "num_inputs"), INT8_SHAPES)
-def test_int8_is_the_product_with_the_rounded_weights(
-    compiled: Kernels, num_rows: int, num_outputs: int, num_inputs: int, accumulate: bool
-):
-    inputs_bP, weight_GP = torch.randn(num_rows, num_inputs), torch.randn(num_outputs, num_inputs)
-    rounded = torch.empty_like(weight_GP)
-    for first in range(0, num_inputs, 512):
-        part = weight_GP[:, first : first + 512]
-        scale = part.abs().amax(dim=1, keepdim=True) / 127
-        rounded[:, first : first + 512] = (part / scale).round() * scale
-    out_bG = torch.randn(num_rows, num_outputs)
-    expected = inputs_bP.double() @ rounded.double().t() + accumulate * out_bG.double()
-    compiled.matmul_int8(out_bG, inputs_bP, quantize(weight_GP), accumulate=accumulate)
-    near(out_bG, expected, tolerance=2e-4 * num_inputs**0.5)
-
-
-def test_int8_is_within_one_percent_of_the_product(compiled: Kernels):
-    inputs_bP, weight_GP, out_bG = torch.randn(8, 1024), torch.randn(64, 1024), torch.empty(8, 64)
-    compiled.matmul_int8(out_bG, inputs_bP, quantize(weight_GP), accumulate=False)
-    exact = inputs_bP @ weight_GP.t()
-    assert (out_bG - exact).norm() / exact.norm() < 0.01
-
-
-def test_int8_sums_do_not_overflow(compiled: Kernels):
-    inputs_bP, out_bG = torch.ones(4, 1024), torch.empty(4, 16)
-    for sign in (1.0, -1.0):
-        compiled.matmul_int8(out_bG, inputs_bP, quantize(sign * torch.ones(16, 1024)), accumulate=False)
-        near(out_bG, torch.full((4, 16), sign * 1024.0), tolerance=1e-3)
-
-
-def test_int8_rows_of_zeros_and_nan_harm_no_other_row(compiled: Kernels):
-    inputs_bP, weight_GP, out_bG = torch.randn(5, 20), torch.randn(16, 20), torch.empty(5, 16)
-    inputs_bP[1], inputs_bP[2, 3], inputs_bP[3, 4], weight_GP[7] = 0.0, float("nan"), float("inf"), 0.0
-    compiled.matmul_int8(out_bG, inputs_bP, quantize(weight_GP), accumulate=False)
-    assert (out_bG[1] == 0).all()
-    assert out_bG[2:4].isnan().all()
-    assert (out_bG[[0, 4], 7] == 0).all()
-    near(out_bG[[0, 4]], inputs_bP[[0, 4]] @ weight_GP.t(), tolerance=0.2)
-
-
 def test_a_wrong_shape_type_or_layout_never_reaches_the_kernel(compiled: Kernels):
     good, weight = torch.zeros(2, 4), pack_panels(torch.zeros(3, 4))
     for out, inputs in [(torch.zeros(2, 4), good), (torch.zeros(2, 3).double(), good), (torch.zeros(3, 2).t(), good)]:
@@ -239,24 +194,6 @@ def test_a_wrong_shape_type_or_layout_never_reaches_the_kernel(compiled: Kernels
             compiled.matmul_panels(out, inputs, weight, accumulate=False)
     with pytest.raises(InputError, match="contiguous"):
         compiled.matmul_panels(torch.zeros(2, 3), torch.zeros(4, 2).t(), weight, accumulate=False)
-
-
-def test_two_threads_get_what_one_gets(compiled: Kernels):
-    weight, inputs_bP = quantize(torch.randn(256, 512)), torch.randn(2, 33, 512)
-    alone, together = torch.empty(2, 33, 256), torch.empty(2, 33, 256)
-    for side in range(2):
-        compiled.matmul_int8(alone[side], inputs_bP[side], weight, accumulate=False)
-    threads = [
-        Thread(
-            target=compiled.matmul_int8, args=(together[side], inputs_bP[side], weight), kwargs={"accumulate": False}
-        )
-        for side in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert torch.equal(alone, together)
 
 
 @pytest.fixture

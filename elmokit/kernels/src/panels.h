@@ -118,6 +118,59 @@ static inline void multiply_part(const float *panel, struct rows rows, long num_
 #undef TILE
 }
 
+/* One to three rows times part of `streams` panels at once (both constants): one panel alone has too few sums to keep the
+ * multipliers busy. Panels lie `panel_size` apart; their columns lie side by side in `from` and `out`. */
+INLINE void multiply_streams(const float *panel, long panel_size, struct rows rows, long depth, const float *from,
+                             long from_stride, float *out, long out_stride, const int count, const int streams) {
+    vec sums[4][3][VECTORS];
+    UNROLL for (int s = 0; s < streams; s++)
+        UNROLL for (int r = 0; r < count; r++)
+            UNROLL for (int v = 0; v < VECTORS; v++) sums[s][r][v] = (vec){0};
+    for (long begin = 0; begin < depth; begin += PANEL, rows.first += rows.panel) {
+        const long end = smaller_of(depth, begin + PANEL);
+        for (long k = begin; k < end; k++) {
+            UNROLL for (int r = 0; r < count; r++) {
+                const vec value = everywhere(rows.first[r * rows.row + k - begin]);
+                UNROLL for (int s = 0; s < streams; s++)
+                    UNROLL for (int v = 0; v < VECTORS; v++)
+                        sums[s][r][v] += value * load(panel + s * panel_size + k * PANEL + v * LANES);
+            }
+        }
+    }
+    UNROLL for (int s = 0; s < streams; s++)
+        store_sums(sums[s], from ? from + s * PANEL : NULL, from_stride, out + s * PANEL, out_stride, PANEL, count);
+}
+
+/* All rows times whole panels, num_panels of them: out = from + rows . panels. `from` as in multiply_part. */
+static inline void multiply_few(const float *panels, struct rows rows, long num_rows, long depth, const float *from,
+                                long from_stride, float *out, long out_stride, long num_panels) {
+    const long streams = num_rows == 1 && num_panels % 4 == 0                   ? 4
+                         : num_rows <= 3 && num_panels % 2 == 0 && num_rows > 0 ? 2
+                                                                                : 1;
+    for (long k = 0; k < depth; k += DEPTH) {
+        const long part = smaller_of(depth - k, DEPTH), base_stride = k ? out_stride : from_stride;
+        const float *base = k ? out : from;
+        for (long q = 0; q < num_panels; q += streams) {
+            const float *panel = panels + (q * depth + k) * PANEL, *start = base ? base + q * PANEL : NULL;
+            const struct rows here = skip_depth(rows, k);
+            float *to = out + q * PANEL;
+#define STREAMS(count, streams)                                                                                      \
+    multiply_streams(panel, depth * PANEL, here, part, start, base_stride, to, out_stride, count, streams)
+            if (streams == 4)
+                STREAMS(1, 4);
+            else if (streams == 2 && num_rows == 1)
+                STREAMS(1, 2);
+            else if (streams == 2 && num_rows == 2)
+                STREAMS(2, 2);
+            else if (streams == 2)
+                STREAMS(3, 2);
+            else
+                multiply_part(panel, here, num_rows, part, start, base_stride, to, out_stride, PANEL);
+#undef STREAMS
+        }
+    }
+}
+
 /* All rows times panels: out = rows . panels, or out += it. num_columns may end inside a panel. */
 static inline void multiply_panels(const float *panels, struct rows rows, long num_rows, long depth, float *out,
                                    long out_stride, long num_columns, int accumulate) {
