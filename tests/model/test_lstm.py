@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from elmokit.config import LSTMConfig
-from elmokit.model import lstm
+from elmokit.model import gate_room, lstm
 from elmokit.model.lstm import LSTMLayer, LSTMStack
 
 BATCH_SIZES = [4, 3, 3, 1]  # rows of lengths 4, 3, 3 and 1
@@ -142,13 +142,13 @@ def test_long_sequences_in_small_chunks_are_the_same(monkeypatch: pytest.MonkeyP
     with torch.no_grad():
         whole = layer(inputs, BATCH_SIZES, hidden, cell)
         for num_bytes in (1, 4 * 20 * 5):
-            monkeypatch.setattr(lstm, "CHUNK_BYTES", num_bytes)
+            monkeypatch.setattr(gate_room, "CHUNK_BYTES", num_bytes)
             for left, right in zip(whole, layer(inputs, BATCH_SIZES, hidden, cell), strict=True):
                 torch.testing.assert_close(right, left, rtol=1e-12, atol=1e-12)
 
 
 def test_the_gates_room_is_kept_and_serves_inside_inference_mode_and_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lstm, "_gate_room", room := lstm._GateRoom())
+    monkeypatch.setattr(lstm, "gate_room", room := gate_room.GateRoom())
     layer = make_layer(proj_dim=3, clip=1.0)
     inputs, hidden, cell = (tensor.detach() for tensor in draw(layer))
     expected = layer(inputs, BATCH_SIZES, hidden, cell)[0].detach()  # the path that learns has no such room
