@@ -9,7 +9,6 @@ Shapes: B sentences, N positions of all of them.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,20 +25,18 @@ class Packing:
 
 def plan_packing(lengths: Sequence[int], device: torch.device) -> Packing:
     """Plan the packing of sentences of these lengths."""
-    # In NumPy: some of these operations start OpenMP threads in torch, which then wait busily beside the LSTMs.
-    lengths_B = np.asarray(lengths, dtype=np.int64)
-    rows_B = np.argsort(-lengths_B, kind="stable")
+    lengths_B = torch.tensor(lengths, dtype=torch.long, device="cpu")  # small, and its numbers are looked at
+    rows_B = torch.argsort(lengths_B, descending=True, stable=True)
     sorted_B = lengths_B[rows_B]
-    first_B = (np.cumsum(lengths_B) - lengths_B)[rows_B]
-    step_T = np.arange(sorted_B[0] if len(lengths) else 0)
-    # Rows are sorted, so those longer than t are the first ones: count them by searching the lengths.
-    batch_sizes_T = np.searchsorted(-sorted_B, -step_T)
-    step_N = np.repeat(step_T, batch_sizes_T)
-    row_N = np.arange(len(step_N)) - np.repeat(np.cumsum(batch_sizes_T) - batch_sizes_T, batch_sizes_T)
+    first_B = (torch.cumsum(lengths_B, 0) - lengths_B)[rows_B]
+    num_steps = int(sorted_B[0]) if len(lengths) else 0
+    # Not by repeat_interleave: it starts OpenMP threads for any size, which then wait busily beside the LSTMs.
+    is_alive_TB = torch.arange(num_steps, device="cpu")[:, None] < sorted_B
+    step_N, row_N = is_alive_TB.nonzero(as_tuple=True)
     forward_N = first_B[row_N] + step_N
     backward_N = first_B[row_N] + sorted_B[row_N] - 1 - step_N
-    rows, forward, backward = (torch.from_numpy(part).to(device) for part in (rows_B, forward_N, backward_N))
-    return Packing(batch_sizes_T.tolist(), rows, forward, backward)
+    batch_sizes = is_alive_TB.sum(dim=1).tolist()
+    return Packing(batch_sizes, rows_B.to(device), forward_N.to(device), backward_N.to(device))
 
 
 def invert(permutation_N: Tensor) -> Tensor:
