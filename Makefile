@@ -5,6 +5,7 @@
 #   make check   make test and the slow proofs
 #   make chaos   kill training runs at random moments and check that they end with the same bits
 #   make fuzz    read damaged files of every format, for ten minutes
+#   make faults  fail every write, fsync, rename, open, mmap and large allocation of each verb once
 #   make docs    build the documentation site in build/site
 #   make release-check   build sdist and wheels, install them in bare environments, run the README there
 #   make clean   remove the environment, caches and builds
@@ -14,7 +15,7 @@ READY := .venv/.ready
 READY_SLOW := .venv/.ready-slow
 READY_DOCS := .venv/.ready-docs
 
-.PHONY: demo test check chaos fuzz docs release-check clean
+.PHONY: demo test check chaos faults fuzz docs release-check clean
 
 demo: $(READY)
 	@.venv/bin/python examples/demo.py
@@ -30,6 +31,9 @@ chaos: $(READY)
 
 fuzz: $(READY)
 	@OMP_NUM_THREADS=1 .venv/bin/python tests/fuzz/run.py
+
+faults: $(READY)
+	@.venv/bin/python tests/faults/run.py
 
 docs: $(READY_DOCS)
 	@.venv/bin/python scripts/site.py
