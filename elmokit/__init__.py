@@ -62,6 +62,7 @@ PUBLIC_MODULES = (
     "elmokit.analysis.occurrences",
     "elmokit.embed.sources",
     "elmokit.integrations.allennlp",
+    "elmokit.integrations.elmoformanylangs",
     "elmokit.integrations.onnx",
     "elmokit.integrations.ray",
     "elmokit.integrations.simple_elmo",

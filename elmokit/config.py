@@ -15,7 +15,9 @@ from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
+    SerializerFunctionWrapHandler,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 
@@ -29,6 +31,11 @@ FIRST_BYTE = 1  # byte b has the id FIRST_BYTE + b
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD = 257, 258, 259, 260
 PAD_CHAR = 261  # fills a word up to max_chars; it has a learned vector, and the convolutions see it
 NUM_CHARS = 261
+NUM_SPECIAL_CHARS = 5  # the last rows of every character table: begin and end of sentence and word, padding
+
+# Word ids of a model with a word table; 0 is NO_WORD here too.
+BEGIN_ID, END_ID, UNKNOWN_ID, FIRST_WORD_ID = 1, 2, 3, 4
+NUM_SPECIAL_WORDS = 3
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -44,12 +51,24 @@ class CharEncoderConfig(FrozenConfig):
     """The character CNN that turns a word's spelling into its token vector."""
 
     char_dim: PositiveInt = 16
-    filters: Annotated[tuple[tuple[PositiveInt, PositiveInt], ...], Field(min_length=1)] = PAPER_FILTERS
-    """(window width, number of filters) pairs."""
+    filters: tuple[tuple[PositiveInt, PositiveInt], ...] = PAPER_FILTERS
+    """(window width, number of filters) pairs; empty for a model that reads word ids alone."""
     num_highway: NonNegativeInt = 2
     activation: Literal["relu", "tanh"] = "relu"
     max_chars: Annotated[int, Field(ge=3, le=1000)] = 50
     """Ids a word: its bytes between a begin-word and an end-word id, then padding."""
+    num_dictionary_chars: Annotated[int, Field(gt=NUM_SPECIAL_CHARS)] | None = None
+    """Rows of the character table of a model with its own dictionary; None for a model that reads bytes."""
+
+    @property
+    def num_chars(self) -> int:
+        """Rows of the character table. The last one is padding, before it the ids of boundaries."""
+        return self.num_dictionary_chars or NUM_CHARS
+
+    @property
+    def num_ids(self) -> int:
+        """Character ids per word; 0 for a model that reads no characters."""
+        return self.max_chars if self.filters else 0
 
     @property
     def num_filters(self) -> int:
@@ -58,10 +77,22 @@ class CharEncoderConfig(FrozenConfig):
 
     @model_validator(mode="after")
     def _windows_fit(self) -> Self:
-        widest = max(width for width, _ in self.filters)
+        widest = max((width for width, _ in self.filters), default=0)
         if widest > self.max_chars:
             raise ValueError(f"a filter is {widest} characters wide, but a word has only {self.max_chars} (max_chars)")
         return self
+
+    @model_serializer(mode="wrap")
+    def _omit_absent(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without(serialize(self), "num_dictionary_chars")
+
+
+class WordTableConfig(FrozenConfig):
+    """A table of word vectors, which stand before the filters in the input of the token projection."""
+
+    num_words: Annotated[int, Field(ge=NUM_SPECIAL_WORDS)]
+    """Rows: begin of sentence, end of sentence, unknown word, then the words of the dictionary."""
+    dim: PositiveInt
 
 
 class LSTMConfig(FrozenConfig):
@@ -92,6 +123,23 @@ class BiLMConfig(FrozenConfig):
 
     char_encoder: CharEncoderConfig = CharEncoderConfig()
     lstm: LSTMConfig = LSTMConfig()
+    words: WordTableConfig | None = None
+    """A table of word vectors beside the characters; None in the paper's models."""
+
+    @property
+    def reads_bytes(self) -> bool:
+        """True if words are spelled as bytes, without a dictionary."""
+        return self.words is None and self.char_encoder.num_dictionary_chars is None
+
+    @property
+    def ids_per_word(self) -> int:
+        """Integers that a word is given as: its word id if there is a word table, then its characters."""
+        return (self.words is not None) + self.char_encoder.num_ids
+
+    @property
+    def encoder_dim(self) -> int:
+        """Width of a word before the token projection: its word vector and the pooled filters."""
+        return (self.words.dim if self.words else 0) + self.char_encoder.num_filters
 
     @property
     def num_layers(self) -> int:
@@ -106,16 +154,27 @@ class BiLMConfig(FrozenConfig):
     @property
     def has_token_projection(self) -> bool:
         """True if the pooled filters are projected down to the LSTM's input."""
-        return self.char_encoder.num_filters != self.lstm.proj_dim
+        return self.encoder_dim != self.lstm.proj_dim
 
     @model_validator(mode="after")
     def _filters_cover_projection(self) -> Self:
-        if self.char_encoder.num_filters < self.lstm.proj_dim:
+        if self.words is None and not self.char_encoder.filters:
+            raise ValueError("there are no filters and no word table; a model reads characters, word ids, or both")
+        if self.words is None and self.char_encoder.num_filters < self.lstm.proj_dim:
             raise ValueError(
                 f"{self.char_encoder.num_filters} filters are fewer than proj_dim {self.lstm.proj_dim}; "
                 "the token layer projects down"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _omit_absent(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without(serialize(self), "words")
+
+
+def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
+    # Files and fingerprints of models without the field are as they were before the field existed.
+    return {key: value for key, value in values.items() if key != name or value is not None}
 
 
 Config = TypeVar("Config", bound=BaseModel)

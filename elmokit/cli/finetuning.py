@@ -127,7 +127,7 @@ def _finetune(
     from elmokit.pretrain.finetune import finetune as train
     from elmokit.pretrain.progress import EvaluationStarted
     from elmokit.pretrain.recipe import Recipe
-    from elmokit.weights.folder import has_softmax
+    from elmokit.weights.source import has_softmax
 
     settings = parse_config(FinetuneSettings, options, source="finetune")
     shown = RunDisplay(Recipe(training=settings.training), progress)

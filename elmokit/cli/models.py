@@ -27,7 +27,7 @@ def convert(
     """Convert a model between the published format and elmokit's."""
     source = model_source(model)
     from elmokit.weights.conversion import convert_model
-    from elmokit.weights.folder import has_softmax
+    from elmokit.weights.source import has_softmax
 
     convert_model(source, output, to=to, half=dtype == "float16", overwrite=force)
     if to == "hdf5" and has_softmax(source):

@@ -19,7 +19,7 @@ from elmokit.errors import InputError
 from elmokit.model.bilm import BiLM, BiLMState, PaddedLayers
 from elmokit.model.scalar_mix import LayerNorm, ScalarMix
 from elmokit.model.uncompiled import uncompiled
-from elmokit.text.chars import pad_sentences
+from elmokit.text.spelling import Dictionary, Spelling
 from elmokit.weights.bundled import EN_SMALL
 from elmokit.weights.folder import save_folder
 from elmokit.weights.saved import SavedBiLM
@@ -58,6 +58,7 @@ class Elmo(nn.Module):
         trainable_mix: train the mixes' weights and gamma.
         state: where the LSTMs start a sentence, as for `Embedder`.
         warm: the start state for ``state="warm"``, each tensor (layers, 1, width); computed at first use if None.
+        dictionary: the characters and words of a model that does not read bytes.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Elmo(nn.Module):
         trainable_mix: bool = True,
         state: State = "warm",
         warm: BiLMState | None = None,
+        dictionary: Dictionary | None = None,
     ) -> None:
         super().__init__()
         if num_mixes < 1:
@@ -91,7 +93,8 @@ class Elmo(nn.Module):
             for _ in range(num_mixes)
         )
         self.dropout = nn.Dropout(dropout)
-        self._states = StartStates(state, warm=warm)
+        self._spelling = Spelling(bilm.config, dictionary)
+        self._states = StartStates(state, warm=warm, dictionary=dictionary)
         self._given_start = warm
         self._published_options: dict[str, Any] | None = None
 
@@ -101,10 +104,10 @@ class Elmo(nn.Module):
 
         Args:
             source: a model, as for `Embedder.from_pretrained`; None loads ``en-small``, which is in the package.
-            options: all options of `Elmo` except ``warm``, which the model on disk decides.
+            options: all options of `Elmo` except ``warm`` and ``dictionary``, which the model on disk decides.
         """
         saved = load_saved(EN_SMALL if source is None else source)
-        elmo = cls(build_bilm(saved), warm=stored_state(saved), **options)
+        elmo = cls(build_bilm(saved), warm=stored_state(saved), dictionary=saved.dictionary, **options)
         elmo._published_options = saved.options
         return elmo
 
@@ -121,7 +124,13 @@ class Elmo(nn.Module):
         """
         tensors, trained = dict(self.bilm.state_dict()), any(weight.requires_grad for weight in self.bilm.parameters())
         start = None if trained or self._given_start is None else to_tensors(self._given_start)
-        saved = SavedBiLM(self.bilm.config, tensors, options=self._published_options, start_state=start)
+        saved = SavedBiLM(
+            self.bilm.config,
+            tensors,
+            options=self._published_options,
+            start_state=start,
+            dictionary=self._spelling.dictionary,
+        )
         save_folder(saved, folder, description=description, half=half)
 
     def char_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
@@ -130,8 +139,7 @@ class Elmo(nn.Module):
         Args:
             sentences: B lists of tokens.
         """
-        ids = pad_sentences(sentences, max_chars=self.bilm.config.char_encoder.max_chars)
-        return torch.from_numpy(ids).to(self.bilm.char_encoder.char_embedding.device)
+        return torch.from_numpy(self._spelling.pad(sentences)).to(self.bilm.device)
 
     @property
     def width(self) -> int:

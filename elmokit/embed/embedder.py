@@ -14,13 +14,14 @@ from elmokit.embed.encoding import EncodeOptions, EncodeSettings, encode_texts
 from elmokit.embed.engine import Engine, Precision, find_device
 from elmokit.embed.options import EmbedderOptions
 from elmokit.embed.picking import Layer, Vectors, check_layer
-from elmokit.embed.pickling import Origin, PickledEmbedder, find_origin, hash_tensors, pack, unpack
+from elmokit.embed.pickling import Origin, PickledEmbedder, describe_reading, find_origin, hash_tensors, pack, unpack
 from elmokit.embed.reading import Reader
 from elmokit.embed.sentences import EmbeddedSentence, Sentence
 from elmokit.embed.state import StartStates, State
 from elmokit.embed.worker_pool import EmbedderPool
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.text.checks import check_sentences, check_tokens
+from elmokit.text.spelling import Dictionary
 from elmokit.text.tokens import tokenize, tokenize_with_offsets
 from elmokit.weights.bundled import EN_SMALL
 from elmokit.weights.folder import save_folder
@@ -47,6 +48,7 @@ class Embedder:
             kernels, and nearly the same vectors.
         language: the language of raw strings, which are tokenized by its rules, such as ``"en"`` or ``"de"``.
         warm: the start state for ``state="warm"``, each tensor (layers, 1, width); computed at first use if None.
+        dictionary: the characters and words of a model that does not read bytes.
         device: the torch device to run on.
     """
 
@@ -58,13 +60,14 @@ class Embedder:
         precision: Precision = "fp32",
         language: str = "en",
         warm: BiLMState | None = None,
+        dictionary: Dictionary | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         self.device = find_device(device)
         self.language = language
-        self._engine = Engine(bilm.to(self.device), precision=precision)
+        self._engine = Engine(bilm.to(self.device), precision=precision, dictionary=dictionary)
         self.bilm = self._engine.bilm
-        self._states = StartStates(state, warm=warm)
+        self._states = StartStates(state, warm=warm, dictionary=dictionary)
         self._reader = Reader(self._engine, self._states)
         self._given_start = warm
         self._origin: Origin | None = None
@@ -93,7 +96,7 @@ class Embedder:
             saved: config, tensors and, where there is one, the start state. The tensors are shared, not copied.
             options: ``state``, ``precision``, ``language`` and ``device``, as for `Embedder`.
         """
-        embedder = cls(build_bilm(saved), warm=stored_state(saved), **options)
+        embedder = cls(build_bilm(saved), warm=stored_state(saved), dictionary=saved.dictionary, **options)
         embedder._published_options = saved.options
         return embedder
 
@@ -159,7 +162,8 @@ class Embedder:
     def _saved(self) -> SavedBiLM:
         start = None if self._given_start is None else to_tensors(self._given_start)
         tensors = dict(self.bilm.state_dict())
-        return SavedBiLM(self.bilm.config, tensors, options=self._published_options, start_state=start)
+        dictionary = self._engine.spelling.dictionary
+        return SavedBiLM(self.bilm.config, tensors, self._published_options, start, dictionary)
 
     @property
     def name(self) -> str | None:
@@ -202,7 +206,7 @@ class Embedder:
 
     def fingerprint(self) -> str:
         """Return a hash of all that vectors depend on besides their sentence: config, weights and start state."""
-        settings = f"{self.bilm.config.model_dump_json()} {self.state} {self.precision}"
+        settings = f"{describe_reading(self._saved())} {self.state} {self.precision}"
         start = self._states.begin(self.bilm, 1).parts() if self.state == "warm" else {}
         return hash_tensors(settings, {**self.bilm.state_dict(), **start})
 

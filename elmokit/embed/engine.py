@@ -16,7 +16,7 @@ from elmokit.embed.token_cache import TokenCache
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLM, BiLMState, RaggedLayers
 from elmokit.model.directions import DirectionThreads
-from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
+from elmokit.text.spelling import Dictionary, Spelling
 
 Precision = Literal["fp32", "int8"]
 WORDS_AT_ONCE = 512  # by one thread: enough for a good product, and memory does not depend on the batch
@@ -35,23 +35,24 @@ class EngineRun:
 class Engine:
     """A biLM made ready for use. It shares the weights of the one given, which must not be trained any more."""
 
-    def __init__(self, bilm: BiLM, *, precision: Precision) -> None:
+    def __init__(self, bilm: BiLM, *, precision: Precision, dictionary: Dictionary | None = None) -> None:
         if precision not in get_args(Precision):
             raise InputError(f"precision {precision!r}; expected 'fp32' or 'int8'")
-        self.device = bilm.char_encoder.char_embedding.device
+        self.device = bilm.device
         if precision == "int8" and self.device.type != "cpu":
             raise InputError(f"precision 'int8' on {self.device}; it is made for the CPU, use 'fp32' there")
         self.bilm = bilm.view()
         self.bilm.pack_weights(rounded=precision == "int8")
         self.precision = precision
-        self.cut_words = CutWords(max_chars=bilm.config.char_encoder.max_chars)
+        self.spelling = Spelling(bilm.config, dictionary)
+        self.cut_words = self.spelling.count_cut_words()
         self.cache = TokenCache(bilm.config.lstm.proj_dim, device=self.device)
         self._threads = DirectionThreads(self.device)
 
     @torch.inference_mode()
     def run(self, sentences: Sequence[Sequence[str]], start: BiLMState) -> EngineRun:
         """Run tokenized sentences with their boundaries."""
-        bounded = [[BOS_WORD, *sentence, EOS_WORD] for sentence in sentences]
+        bounded = [[self.spelling.begin, *sentence, self.spelling.end] for sentence in sentences]
         distinct: dict[str, int] = {}
         places = [distinct.setdefault(word, len(distinct)) for sentence in bounded for word in sentence]
         self.cut_words.add(distinct)
@@ -73,8 +74,7 @@ class Engine:
         # Filled up, so that torch squashes every word's values in whole registers: what is left over at the end is
         # rounded in another way, and a word must not depend on its place.
         filled = [*words, *[""] * (-len(words) % WORDS_IN_STEP)]
-        encoded = encode_words(filled, max_chars=self.bilm.config.char_encoder.max_chars)
-        char_ids_WC = torch.from_numpy(encoded.char_ids_WC).to(self.device)
+        char_ids_WC = torch.from_numpy(self.spelling.encode(filled).char_ids_WC).to(self.device)
         vectors_WP = self.bilm.encode_tokens(char_ids_WC)
         return vectors_WP[: len(words)]
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from elmokit.config import BiLMConfig
 from elmokit.errors import WeightsError
 from elmokit.model.bilm import BiLMState
+from elmokit.text.spelling import Dictionary
 from elmokit.weights.bundled import BUNDLED, find_model
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import Source, load_saved
@@ -91,6 +92,7 @@ def pack(
         values |= {"origin": asdict(origin), "sha256": _hash_saved(saved)}
     else:
         values |= {"config": saved.config.model_dump(mode="json"), "published_options": saved.options}
+        values |= {"dictionary": None if saved.dictionary is None else asdict(saved.dictionary)}
         parts |= {f"{WEIGHTS}/{name}": tensor for name, tensor in saved.tensors.items()}
         parts |= {f"{START}/{name}": tensor for name, tensor in (saved.start_state or {}).items()}
     tensors = {name: parts[name].detach().cpu().contiguous() for name in sorted(parts)}
@@ -118,6 +120,7 @@ def unpack(pickled: PickledEmbedder) -> Unpacked:
             _below(parts, WEIGHTS),
             options=values["published_options"],
             start_state=_below(parts, START) or None,
+            dictionary=_unpack_dictionary(values.get("dictionary")),
         )
         return Unpacked(saved, None, states, values["options"])
     origin = Origin(values["origin"]["bundled"], tuple(values["origin"]["paths"]))
@@ -138,7 +141,20 @@ def unpack(pickled: PickledEmbedder) -> Unpacked:
 
 
 def _hash_saved(saved: SavedBiLM) -> str:
-    return hash_tensors(saved.config.model_dump_json(), saved.tensors)
+    return hash_tensors(describe_reading(saved), saved.tensors)
+
+
+def describe_reading(saved: SavedBiLM) -> str:
+    """Return a text for all that decides how a model reads words: its config, and its dictionary if it has one."""
+    config = saved.config.model_dump_json()
+    return config if saved.dictionary is None else f"{config} {saved.dictionary.fingerprint}"
+
+
+def _unpack_dictionary(values: dict[str, Any] | None) -> Dictionary | None:
+    if values is None:
+        return None
+    chars, words = tuple(values["chars"]), tuple(values["words"])
+    return Dictionary(chars, words, values["begin"], values["end"], values["unknown"])
 
 
 def _below(tensors: Mapping[str, Tensor], folder: str) -> dict[str, Tensor]:

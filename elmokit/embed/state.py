@@ -16,6 +16,7 @@ from torch import Tensor
 
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLM, BiLMState
+from elmokit.text.spelling import Dictionary
 from elmokit.weights.start_state import map_state, warm_state
 
 State = Literal["reset", "warm", "carry"]
@@ -24,12 +25,13 @@ State = Literal["reset", "warm", "carry"]
 class StartStates:
     """Gives every batch the state in which it begins, and under ``carry`` keeps the one in which it ended."""
 
-    def __init__(self, policy: State, *, warm: BiLMState | None) -> None:
+    def __init__(self, policy: State, *, warm: BiLMState | None, dictionary: Dictionary | None = None) -> None:
         """``warm`` is the settled state if it is known; else the first batch waits until it is found."""
         if policy not in get_args(State):
             raise InputError(f"state {policy!r}; expected 'reset', 'warm' or 'carry'")
         self.policy = policy
         self.warm = warm
+        self._dictionary = dictionary
         self.carried: BiLMState | None = None
 
     def begin(self, bilm: BiLM, num_rows: int) -> BiLMState:
@@ -37,7 +39,7 @@ class StartStates:
         fresh = bilm.zero_state(num_rows)
         if self.policy == "warm":
             if self.warm is None:
-                self.warm = warm_state(bilm)
+                self.warm = warm_state(bilm, self._dictionary)
             like = fresh.forward.hidden_LBP
             return map_state(self.warm, lambda part: part.to(like).expand(-1, num_rows, -1))
         if self.carried is None:

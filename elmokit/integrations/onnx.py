@@ -17,7 +17,7 @@ from elmokit.atomic import atomic_file
 from elmokit.errors import InputError, OutputError
 from elmokit.extras import require
 from elmokit.text.chars import pad_sentences
-from elmokit.weights.saved import SavedBiLM
+from elmokit.weights.saved import SavedBiLM, check_reads_bytes
 from elmokit.weights.source import Source, build_bilm, load_saved
 from elmokit.weights.start_state import WARM_TEXT, from_tensors, to_tensors, warm_state
 
@@ -52,6 +52,7 @@ def export_onnx(source: Source, path: str | Path, *, state: State = "warm", over
     from elmokit.integrations.onnx_graph import build_model
 
     saved = load_saved(source)
+    check_reads_bytes(saved.config, purpose="ONNX export")
     weights = {name: tensor.numpy() for name, tensor in saved.tensors.items()}
     start = {name: tensor.numpy() for name, tensor in _start_state(saved, state).items()}
     model = build_model(saved.config, weights, start)

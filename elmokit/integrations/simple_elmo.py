@@ -6,23 +6,17 @@ Shapes: N texts, L layers, T tokens of the longest text, D width, X an axis of L
 """
 # ruff: noqa: FBT001, FBT002 - positional flags are simple_elmo's signatures.
 
-import shutil
-import tempfile
 import warnings
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layers, Vectors, pick_layers, pool_tokens
-from elmokit.errors import ElmokitWarning, InputError, WeightsError
+from elmokit.errors import ElmokitWarning, InputError
 from elmokit.score.scoring import Candidate, Scorer
-from elmokit.weights.options import MAX_JSON_BYTES
-from elmokit.weights.safe_hdf5 import MAX_COMPRESSION
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import load_saved
 
@@ -52,23 +46,35 @@ class ElmoModel:
         """Load a model.
 
         Args:
-            directory: A directory or a .zip with ``options.json`` and ``model.hdf5``, or else the first ``*.hdf5``; or
-                a folder saved by elmokit.
+            directory: A directory with ``options.json`` and ``model.hdf5``, or else the first ``*.hdf5``; or an archive
+                or folder of any format that elmokit loads.
             max_batch_size: Texts per batch.
             limit: Maximum number of tokens; longer texts are cut, with a warning.
-            full: Also load the output layer, which `get_elmo_substitutes` needs. Only a folder saved by elmokit can
-                have one: published weights come without it.
+            full: Also load the output layer, which `get_elmo_substitutes` needs. A folder saved by elmokit can have
+                one, and a TensorFlow checkpoint with its vocabulary; other published weights come without it.
         """
         if max_batch_size < 1 or limit < 1:
             raise InputError(f"max_batch_size is {max_batch_size}, limit is {limit}; expected 1 or more for both")
         path = Path(directory)
-        if path.is_file():
-            self._saved = _load_archive(path)
-        else:
-            self._saved = load_saved(_source(path))
+        self._saved = load_saved(path if path.is_file() else _source(path))
         self._embedders = {}
         self._scorer = Scorer.from_pretrained(path) if full else None
         self._max_batch_size, self._limit, self._warned = max_batch_size, limit, False
+
+    @property
+    def vector_size(self) -> int:
+        """Width of a vector."""
+        return self._embedder(warmup=True).width
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers, the token layer included."""
+        return self._embedder(warmup=True).num_layers
+
+    @property
+    def batch_size(self) -> int:
+        """Texts per batch, as given to `load`."""
+        return self._max_batch_size
 
     def get_elmo_vectors(
         self, texts: Sequence[Text], warmup: bool = True, layers: LayerChoice = "average", session: None = None
@@ -170,54 +176,6 @@ def _source(folder: Path) -> Path | tuple[Path, Path]:
     if not weights or not (folder / OPTIONS).is_file():
         return folder
     return folder / OPTIONS, weights[0]
-
-
-def _load_archive(archive: Path) -> SavedBiLM:
-    # The folder's name appears in error messages about its files.
-    with tempfile.TemporaryDirectory(prefix=f"{archive.stem}-") as name:
-        _unpack(archive, Path(name))
-        return load_saved((Path(name, OPTIONS), Path(name, WEIGHTS)))
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    """Copy the options and the weights of an archive, and nothing else, into a folder."""
-    try:
-        with zipfile.ZipFile(archive) as zipped:
-            for member, target in _members(zipped, archive):
-                # Names inside the archive are never used as paths.
-                with zipped.open(member) as source, (folder / target).open("wb") as copy:
-                    shutil.copyfileobj(source, copy)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        # An encrypted archive is a RuntimeError, an unknown compression a NotImplementedError.
-        raise WeightsError(
-            f"{archive}: cannot be unpacked ({error}); expected a .zip with {OPTIONS} and {WEIGHTS}"
-        ) from error
-    except OSError as error:
-        raise WeightsError(f"{archive}: cannot be unpacked into {folder}: {error.strerror}") from error
-
-
-def _members(zipped: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipInfo, str]]:
-    """Return the options and the weights of an archive, each with its new name."""
-    files: list[tuple[str, zipfile.ZipInfo]] = sorted(
-        ((PurePosixPath(info.filename).name, info) for info in zipped.infolist() if not info.is_dir()),
-        key=lambda file: (file[0] != WEIGHTS, file[1].filename),
-    )
-    options = [info for name, info in files if name == OPTIONS]
-    # macOS puts files with a leading dot beside the real ones.
-    weights = [info for name, info in files if name.endswith(".hdf5") and not name.startswith(".")]
-    if len(options) != 1 or not weights:
-        raise WeightsError(
-            f"{archive}: has {len(options)} {OPTIONS} and {len(weights)} *.hdf5 files; expected one {OPTIONS} and one "
-            "or more *.hdf5"
-        )
-    if options[0].file_size > MAX_JSON_BYTES:
-        raise WeightsError(f"{archive}: its {OPTIONS} has {options[0].file_size:,} bytes; expected a small JSON file")
-    if weights[0].file_size > MAX_COMPRESSION * archive.stat().st_size:
-        raise WeightsError(
-            f"{archive}: claims {weights[0].file_size:,} bytes of weights in an archive of "
-            f"{archive.stat().st_size:,} bytes; the file is damaged or malicious"
-        )
-    return [(options[0], OPTIONS), (weights[0], WEIGHTS)]
 
 
 def _check_texts(texts: Sequence[Text]) -> None:

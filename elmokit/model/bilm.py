@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from elmokit.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PAD_CHAR, BiLMConfig
+from elmokit.config import BEGIN_ID, END_ID, NUM_SPECIAL_CHARS, BiLMConfig
 from elmokit.errors import InputError
 from elmokit.kernels.stack import run_stack
 from elmokit.model.char_encoder import CharEncoder
@@ -79,7 +79,7 @@ class BiLM(nn.Module):
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
         self.config = config
-        self.char_encoder = CharEncoder(config.char_encoder, config.lstm.proj_dim)
+        self.char_encoder = CharEncoder(config.char_encoder, config.lstm.proj_dim, words=config.words)
         self.forward_lstm = LSTMStack(config.lstm)
         self.backward_lstm = LSTMStack(config.lstm)
 
@@ -104,6 +104,11 @@ class BiLM(nn.Module):
         self.forward_lstm.pack_weights(rounded=rounded)
         self.backward_lstm.pack_weights(rounded=rounded)
 
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return next(self.parameters()).device
+
     def zero_state(self, num_rows: int) -> BiLMState:
         """Return the state before the first token.
 
@@ -117,9 +122,10 @@ class BiLM(nn.Module):
         """Return the token layer of words, (W, P).
 
         Args:
-            char_ids_WC: character ids of each word, without the zero that stands for padding.
+            char_ids_WC: ids of each word, without the zero that stands for padding: its characters, after the word id
+                if the model has a word table.
         """
-        expected = self.config.char_encoder.max_chars
+        expected = self.config.ids_per_word
         if char_ids_WC.ndim != 2 or char_ids_WC.shape[1] != expected:
             raise InputError(
                 f"character ids have shape {tuple(char_ids_WC.shape)}; this model takes (words, {expected})"
@@ -163,7 +169,7 @@ class BiLM(nn.Module):
         mask_BT = sentence_mask(char_ids_BTC)
         lengths_B = mask_BT.sum(dim=1) + 2
         with_boundaries_BT = torch.arange(mask_BT.shape[1] + 2, device=mask_BT.device) < lengths_B[:, None]
-        words_NC = add_boundaries(char_ids_BTC, lengths_B)[with_boundaries_BT]
+        words_NC = add_boundaries(char_ids_BTC, lengths_B, self.config)[with_boundaries_BT]
         distinct_WC, word_N = words_NC, torch.arange(len(words_NC), device=words_NC.device)
         if len(words_NC):  # torch finds no distinct rows among none
             distinct_WC, word_N = words_NC.unique(dim=0, return_inverse=True)
@@ -245,19 +251,26 @@ def sentence_mask(char_ids_BTC: Tensor) -> Tensor:
     return mask_BT
 
 
-def add_boundaries(char_ids_BTC: Tensor, lengths_B: Tensor) -> Tensor:
+def add_boundaries(char_ids_BTC: Tensor, lengths_B: Tensor, config: BiLMConfig) -> Tensor:
     """Put begin-of-sentence before and end-of-sentence after every sentence: (B, T + 2, C)."""
-    begin_C, end_C = (boundary_chars(kind, char_ids_BTC) for kind in (BEGIN_SENTENCE, END_SENTENCE))
     num_rows, num_tokens, num_chars = char_ids_BTC.shape
     bounded_BTC = char_ids_BTC.new_zeros(num_rows, num_tokens + 2, num_chars)
+    if num_chars != config.ids_per_word:
+        return bounded_BTC  # rejected by `encode_tokens`, which reports the shape
+    begin_C, end_C = (char_ids_BTC.new_tensor(ids) for ids in boundary_ids(config))
     bounded_BTC[:, 0] = begin_C
     bounded_BTC[:, 1:-1] = char_ids_BTC
     bounded_BTC[torch.arange(num_rows, device=char_ids_BTC.device), lengths_B - 1] = end_C
     return bounded_BTC
 
 
-def boundary_chars(kind: int, like: Tensor) -> Tensor:
-    """Return the character ids of a boundary token, as many as the words of ``like`` have."""
-    chars_C = like.new_full((like.shape[-1],), PAD_CHAR)
-    chars_C[:3] = like.new_tensor([BEGIN_WORD, kind, END_WORD])
-    return chars_C
+def boundary_ids(config: BiLMConfig) -> tuple[list[int], list[int]]:
+    """Return the ids of the tokens that begin and end a sentence."""
+    # The last rows of a character table: begin and end of sentence, begin and end of word, padding.
+    first = config.char_encoder.num_chars - NUM_SPECIAL_CHARS + 1
+    begin_sentence, end_sentence, begin_word, end_word, pad = range(first, first + NUM_SPECIAL_CHARS)
+    num_ids = config.char_encoder.num_ids
+    begin, end = (
+        [begin_word, kind, end_word, *[pad] * (num_ids - 3)][:num_ids] for kind in (begin_sentence, end_sentence)
+    )
+    return ([BEGIN_ID, *begin], [END_ID, *end]) if config.words else (begin, end)

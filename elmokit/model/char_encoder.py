@@ -1,7 +1,8 @@
 """From a word's characters to its context-free token vector.
 
-Shapes: W words, C character ids per word, K characters kept, E character width, F filters together,
-P width of a token vector.
+A model with a word table reads the word's id too: its vector stands before the filters in the projection's input.
+
+Shapes: W words, C ids per word, K characters kept, E character width, F filters together, P width of a token vector.
 """
 
 import math
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmokit.config import NUM_CHARS, PAD_CHAR, CharEncoderConfig
+from elmokit.config import CharEncoderConfig, WordTableConfig
 from elmokit.kernels.library import Kernels
 from elmokit.model.char_pool import TableCache, TablePool
 from elmokit.model.highway import Highway
@@ -27,19 +28,25 @@ WORDS_AT_ONCE = 512  # bounds the memory of the convolutions: filters x position
 class CharEncoder(nn.Module):
     """Character embedding, convolutions, max-pool, highways, projection: as in the published models."""
 
-    def __init__(self, config: CharEncoderConfig, token_dim: int) -> None:
+    def __init__(self, config: CharEncoderConfig, token_dim: int, *, words: WordTableConfig | None = None) -> None:
         super().__init__()
         self.config = config
-        self.char_embedding = nn.Parameter(torch.empty(NUM_CHARS, config.char_dim))
+        if config.filters:
+            self.char_embedding = nn.Parameter(torch.empty(config.num_chars, config.char_dim))
         self.convs = nn.ModuleList(nn.Conv1d(config.char_dim, count, width) for width, count in config.filters)
         self.highways = nn.ModuleList(Highway(config.num_filters) for _ in range(config.num_highway))
-        self.projection = nn.Linear(config.num_filters, token_dim) if config.num_filters != token_dim else None
+        self.word_embedding = nn.Parameter(torch.empty(words.num_words, words.dim)) if words else None
+        input_dim = (words.dim if words else 0) + config.num_filters
+        self.projection = nn.Linear(input_dim, token_dim) if input_dim != token_dim else None
         self._products, self._tables = ProductCache(), TableCache()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Initialize as the original program does."""
-        nn.init.uniform_(self.char_embedding, -1.0, 1.0)
+        if self.config.filters:
+            nn.init.uniform_(self.char_embedding, -1.0, 1.0)
+        if self.word_embedding is not None:
+            nn.init.xavier_uniform_(self.word_embedding)
         for weight, bias in self._filters():
             if self.config.activation == "relu":
                 nn.init.uniform_(weight, -0.05, 0.05)
@@ -47,17 +54,28 @@ class CharEncoder(nn.Module):
                 nn.init.normal_(weight, std=math.sqrt(1.0 / (weight.shape[2] * self.config.char_dim)))
             nn.init.zeros_(bias)
         if self.projection is not None:
-            nn.init.normal_(self.projection.weight, std=math.sqrt(1.0 / self.config.num_filters))
+            nn.init.normal_(self.projection.weight, std=math.sqrt(1.0 / self.projection.in_features))
             nn.init.zeros_(self.projection.bias)
 
     @uncompiled
-    def forward(self, char_ids_WC: Tensor) -> Tensor:
+    def forward(self, ids_WC: Tensor) -> Tensor:
         """Return the words' token vectors, (W, P)."""
-        kernels = kernels_for(self.char_embedding)
+        if self.word_embedding is None:
+            inputs_WF = self._pool(ids_WC)
+        else:
+            inputs_WF = functional.embedding(ids_WC[:, 0] - 1, self.word_embedding)  # id 0 is padding
+            if self.config.filters:
+                inputs_WF = torch.cat([inputs_WF, self._pool(ids_WC[:, 1:])], dim=1)
+        return inputs_WF if self.projection is None else apply_linear(self.projection, inputs_WF, self._products)
+
+    def _pool(self, char_ids_WC: Tensor) -> Tensor:
+        """Return the pooled filters after the highways, (W, F)."""
+        # The kernel's tables are made for the 261 ids of bytes; those of a dictionary would not fit in a cache.
+        kernels = kernels_for(self.char_embedding) if self.config.num_dictionary_chars is None else None
         pooled_WF = self._convolve(char_ids_WC) if kernels is None else self._look_up(char_ids_WC, kernels)
         for highway in self.highways:
             pooled_WF = highway(pooled_WF)
-        return pooled_WF if self.projection is None else apply_linear(self.projection, pooled_WF, self._products)
+        return pooled_WF
 
     def pack_weights(self) -> None:
         """Run with packed weights and tables from now on, wherever no gradient is asked for."""
@@ -104,7 +122,7 @@ class CharEncoder(nn.Module):
         max_chars = char_ids_WC.shape[1]
         widest = max(width for width, _ in self.config.filters)
         position_C = torch.arange(1, max_chars + 1, device=char_ids_WC.device)
-        length_W = ((char_ids_WC != PAD_CHAR) * position_C).amax(dim=1)
+        length_W = ((char_ids_WC != self.config.num_chars) * position_C).amax(dim=1)
         bucket_W = (length_W + BUCKET - 1) // BUCKET
         for bucket in bucket_W.unique().tolist():
             words = (bucket_W == bucket).nonzero().squeeze(1)

@@ -42,9 +42,9 @@ from elmokit.runs.world import World, join_world, on_first_rank, run_with_heartb
 from elmokit.score.saved_lm import load_language_model, save_language_model
 from elmokit.text.corpus import Corpus
 from elmokit.text.vocab import Vocab
-from elmokit.weights.folder import has_softmax, is_replaceable
-from elmokit.weights.saved import shapes_of
-from elmokit.weights.source import Source, build_bilm, file_hashes, load_saved
+from elmokit.weights.folder import is_replaceable
+from elmokit.weights.saved import check_reads_bytes, shapes_of
+from elmokit.weights.source import Source, build_bilm, file_hashes, has_softmax, load_saved
 
 ONE_EPOCH = PretrainSettings(epochs=1.0)
 BEGUN, CORPUS, HELDOUT = "begun.json", "corpus", "heldout"
@@ -127,6 +127,7 @@ def finetune(
     settings = _with_softmax(settings)
     with join_world() as world:
         config = run_with_heartbeat(lambda: load_saved(source).config, world)
+        check_reads_bytes(config, purpose="fine-tuning")
         with claimed(work, world):
             world.rows(settings.training.num_rows)  # raises before text is prepared if the rows cannot be divided
             softmax_epochs = (settings.softmax_epochs or ONE_EPOCH.epochs) if is_new else None
@@ -268,7 +269,6 @@ def _prepare(
 def _load(source: Source, data: DataSettings, settings: FinetuneSettings, work: Path) -> _Begin:
     corpus = Corpus.open(work / CORPUS)
     if has_softmax(source):
-        assert not isinstance(source, tuple)
         loaded = load_language_model(source)
         model, vocab, options = loaded.model, loaded.vocab, loaded.options
     else:

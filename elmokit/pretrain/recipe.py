@@ -119,3 +119,9 @@ class Recipe(FrozenConfig):
     vocab: VocabSettings = VocabSettings()
     softmax: SoftmaxSettings = SoftmaxSettings()
     training: PretrainSettings
+
+    @model_validator(mode="after")
+    def _reads_bytes(self) -> Self:
+        if not self.model.reads_bytes:
+            raise ValueError("pretraining supports models that read bytes; leave out words and num_dictionary_chars")
+        return self

@@ -57,7 +57,7 @@ def read_contexts(
     bilm: BiLM, sentences: Sentences, states: StartStates, *, batch_size: int, executor: Executor | None
 ) -> Iterator[Contexts]:
     """Yield the contexts of all sentences, in batches of similar length."""
-    device = bilm.char_encoder.char_embedding.device
+    device = bilm.device
     with torch.no_grad():
         tokens_WP = bilm.encode_tokens(torch.from_numpy(sentences.char_ids_WC).to(device))
     target_ids_W = torch.from_numpy(sentences.target_ids_W).to(device)

@@ -35,6 +35,7 @@ from elmokit.text.corpus import Corpus
 from elmokit.text.grouping import windows
 from elmokit.text.streams import Direction, RowBatch, read_rows_once
 from elmokit.text.vocab import Vocab
+from elmokit.weights.saved import check_reads_bytes
 
 NUM_ROWS = 256  # as the published models were evaluated
 STEPS_AT_ONCE = 32  # per batch of rows that carry their state; changes no result
@@ -242,6 +243,7 @@ def first_sentences(corpus: Corpus, max_tokens: int | None) -> Corpus:
 def check_measurable(model: LanguageModel, corpus: Corpus, vocab: Vocab, num_rows: int) -> None:
     """Check that model, prepared text and vocabulary belong together."""
     check_belongs(model, vocab)
+    check_reads_bytes(model.bilm.config, purpose="perplexity of prepared text")
     if num_rows < 1:
         raise InputError(f"num_rows is {num_rows}; it must be 1 or more")
     spelled, wanted = corpus.meta.settings.max_chars, model.bilm.config.char_encoder.max_chars

@@ -8,10 +8,11 @@ from elmokit.errors import InputError
 from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import Softmax
+from elmokit.text.spelling import Dictionary
 from elmokit.text.vocab import Vocab
-from elmokit.weights.folder import load_folder, load_softmax, save_folder
+from elmokit.weights.folder import save_folder
 from elmokit.weights.saved import SavedBiLM, SavedSoftmax
-from elmokit.weights.source import build_bilm
+from elmokit.weights.source import Source, build_bilm, load_saved, load_softmax
 from elmokit.weights.start_state import stored_state, to_tensors, warm_state
 
 
@@ -25,16 +26,18 @@ class LoadedLM:
     """Start state for ``warm``; None if it was never computed."""
     options: dict[str, Any] | None
     """Published options of the source model, for export; None for a model trained by elmokit."""
+    dictionary: Dictionary | None = None
+    """Characters and words of a model that does not read bytes."""
 
 
-def load_language_model(folder: str | Path) -> LoadedLM:
-    """Load a model folder that has an output layer."""
-    saved_softmax = load_softmax(folder)
-    saved = load_folder(folder)
+def load_language_model(source: Source) -> LoadedLM:
+    """Load a model that has an output layer."""
+    saved_softmax = load_softmax(source)
+    saved = load_saved(source)
     softmax = Softmax(len(saved_softmax.vocab), saved.config.lstm.proj_dim)
     softmax.load_state_dict({"weight": saved_softmax.weight_VP, "bias": saved_softmax.bias_V}, assign=True)
     model = LanguageModel(build_bilm(saved), softmax)
-    return LoadedLM(model, saved_softmax.vocab, stored_state(saved), saved.options)
+    return LoadedLM(model, saved_softmax.vocab, stored_state(saved), saved.options, saved.dictionary)
 
 
 def save_language_model(

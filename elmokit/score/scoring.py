@@ -25,9 +25,9 @@ from elmokit.model.language_model import LanguageModel
 from elmokit.score.contexts import WINDOW_WORDS, Contexts, Sentences, read_contexts
 from elmokit.score.perplexity import exp_or_inf
 from elmokit.score.saved_lm import check_belongs, load_language_model
-from elmokit.text.chars import BOS_WORD, EOS_WORD, CutWords, encode_words
 from elmokit.text.checks import check_sentences, check_tokens
 from elmokit.text.grouping import group_by_size
+from elmokit.text.spelling import Dictionary, Spelling
 from elmokit.text.tokens import tokenize
 from elmokit.text.vocab import SPECIAL_WORDS, Vocab
 from elmokit.weights.bundled import EN_SMALL
@@ -172,6 +172,7 @@ class Scorer:
         *,
         state: Literal["reset", "warm"] = "warm",
         warm: BiLMState | None = None,
+        dictionary: Dictionary | None = None,
         device: torch.device | str = "cpu",
         language: str = "en",
     ) -> None:
@@ -185,8 +186,9 @@ class Scorer:
         self.model.bilm.pack_weights()
         self.vocab = vocab
         self.language = language
-        self._states = StartStates(state, warm=warm)
-        self._cut_words = CutWords(max_chars=model.bilm.config.char_encoder.max_chars)
+        self._states = StartStates(state, warm=warm, dictionary=dictionary)
+        self._spelling = Spelling(model.bilm.config, dictionary)
+        self._cut_words = self._spelling.count_cut_words()
         self._warned = False
 
     @classmethod
@@ -207,7 +209,15 @@ class Scorer:
             language: The language whose rules tokenize strings.
         """
         loaded = load_language_model(folder)
-        return cls(loaded.model, loaded.vocab, state=state, warm=loaded.start_state, device=device, language=language)
+        return cls(
+            loaded.model,
+            loaded.vocab,
+            state=state,
+            warm=loaded.start_state,
+            dictionary=loaded.dictionary,
+            device=device,
+            language=language,
+        )
 
     def score(self, sentences: Iterable[str | Sequence[str]]) -> list[SentenceScore]:
         """Return the scores of all sentences.
@@ -301,13 +311,13 @@ class Scorer:
         return [CandidateScore(*one) for one in zip(words, forward, backward, known, strict=True)]
 
     def _contexts(self, window: list[tuple[str, ...]]) -> Iterator[Contexts]:
+        begin, end = self._spelling.begin, self._spelling.end
         distinct: dict[str, int] = {}
         words = [
-            np.array([distinct.setdefault(word, len(distinct)) for word in (BOS_WORD, *tokens, EOS_WORD)])
-            for tokens in window
+            np.array([distinct.setdefault(word, len(distinct)) for word in (begin, *tokens, end)]) for tokens in window
         ]
         self._cut_words.add(distinct.keys())
-        encoded = encode_words(list(distinct), max_chars=self._cut_words.max_chars)
+        encoded = self._spelling.encode(list(distinct))
         target_ids_W = np.array([self.vocab.id(word) for word in distinct])
         sentences = Sentences(encoded.char_ids_WC, target_ids_W, words)
         return read_contexts(self.model.bilm, sentences, self._states, batch_size=BATCH_SIZE, executor=None)

@@ -9,6 +9,7 @@ Shapes: W words, B sentences, T tokens in the longest of them, C ids a word (max
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -102,8 +103,9 @@ def pad_sentences(sentences: Sequence[Sequence[str]], *, max_chars: int) -> Char
 class CutWords:
     """Counts the words that did not fit, over many calls, for one message at the end."""
 
-    def __init__(self, *, max_chars: int) -> None:
+    def __init__(self, *, max_chars: int, unit: Literal["bytes", "characters"] = "bytes") -> None:
         self.max_chars = max_chars
+        self.unit = unit
         self.num_words = 0
         self.num_cut = 0
         self.first_cut: str | None = None
@@ -111,14 +113,14 @@ class CutWords:
     def add(self, words: Collection[str]) -> None:
         """Count these words too; boundaries are none."""
         self.num_words += sum(word not in _BOUNDARY_IDS for word in words)
-        num_bytes = self.max_chars - 2
+        limit = self.max_chars - 2
         for word in words:
-            # A character has at most four bytes, so a short word needs no closer look.
-            if (
-                4 * len(word) > num_bytes
-                and word not in _BOUNDARY_IDS
-                and len(_leading_bytes(word, num_bytes + 1)) > num_bytes
-            ):
+            if self.unit == "characters":
+                is_cut = len(word) > limit
+            else:
+                # A character has at most four bytes, so a short word needs no closer look.
+                is_cut = 4 * len(word) > limit and len(_leading_bytes(word, limit + 1)) > limit
+            if is_cut and word not in _BOUNDARY_IDS:
                 self.num_cut += 1
                 self.first_cut = self.first_cut or word
 
@@ -126,11 +128,11 @@ class CutWords:
         """Say how many words were cut and what follows from it; None if all fitted."""
         if self.first_cut is None:
             return None
-        num_bytes = self.max_chars - 2
+        limit = f"{self.max_chars - 2} {self.unit}"
         are_longer, were_cut = ("is longer", "was") if self.num_cut == 1 else ("are longer", "were")
         return (
-            f"{self.num_cut:,} of {self.num_words:,} words {are_longer} than {num_bytes} bytes and {were_cut} cut "
-            f"(first: {_quote(self.first_cut)}); words with the same first {num_bytes} bytes look the same to the "
+            f"{self.num_cut:,} of {self.num_words:,} words {are_longer} than {limit} and {were_cut} cut "
+            f"(first: {_quote(self.first_cut)}); words with the same first {limit} look the same to the "
             "model. Split such words if the difference matters"
         )
 

@@ -13,15 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from elmokit.atomic import atomic_file
 from elmokit.config import BiLMConfig
-from elmokit.errors import ConfigError, ElmokitWarning
+from elmokit.errors import ConfigError, ElmokitWarning, InputError, WeightsError
+from elmokit.text.spelling import Dictionary
+from elmokit.text.vocab import SPECIAL_WORDS, Vocab
 from elmokit.weights.options import config_from_options, options_from_config, read_json_object, unknown_option_keys
 from elmokit.weights.safe_hdf5 import read_datasets, write_datasets
-from elmokit.weights.saved import SavedBiLM, Shape, check_saved, expected_shapes, list_names
+from elmokit.weights.saved import SavedBiLM, SavedSoftmax, Shape, check_saved, expected_shapes, list_names
 
 # Gate blocks: bilm-tf has (input, candidate, forget, output), we have (input, forget, output, candidate).
 OURS_FROM_PUBLISHED = [0, 2, 3, 1]
@@ -87,7 +91,10 @@ def weight_table(config: BiLMConfig) -> list[Row]:
 
 def _rows(config: BiLMConfig) -> Iterator[Row]:
     encoder = "char_encoder"
-    yield Row("char_embed", (f"{encoder}.char_embedding",), AS_IS)
+    if config.words:
+        yield Row("embedding", (f"{encoder}.word_embedding",), AS_IS)
+    if config.char_encoder.filters:
+        yield Row("char_embed", (f"{encoder}.char_embedding",), AS_IS)
     for i in range(len(config.char_encoder.filters)):
         yield Row(f"CNN/W_cnn_{i}", (f"{encoder}.convs.{i}.weight",), CONVOLUTION)
         yield Row(f"CNN/b_cnn_{i}", (f"{encoder}.convs.{i}.bias",), AS_IS)
@@ -114,22 +121,69 @@ def published_shapes(config: BiLMConfig) -> dict[str, Shape]:
     return {row.published: row.layout.shape(shapes[row.ours[0]]) for row in weight_table(config)}
 
 
-def read_bilm_tf(options_path: str | Path, weights_path: str | Path) -> SavedBiLM:
-    """Read a published model; warn once of options and datasets that are left aside."""
-    options = read_json_object(Path(options_path))
-    config = config_from_options(options, source=str(options_path))
-    found = read_datasets(weights_path, published_shapes(config))
-    _warn_of_unknown(unknown_option_keys(options), found.unknown, f"{options_path}, {weights_path}")
+@dataclass(frozen=True)
+class ReadOptions:
+    """Published options, what they say about the model, and the words of a model that reads word ids."""
+
+    options: dict[str, Any]
+    config: BiLMConfig
+    vocab: Vocab | None
+
+
+def read_options(path: str | Path, vocab: Vocab | None = None) -> ReadOptions:
+    """Read an options file; a model that reads word ids needs its vocabulary."""
+    options = read_json_object(Path(path))
+    if "char_cnn" in options:
+        return ReadOptions(options, config_from_options(options, source=str(path)), None)
+    if vocab is None:
+        raise WeightsError(
+            f"{path}: no char_cnn, so the model reads word ids; put the vocabulary that it was trained with beside it, "
+            "as vocab.txt, and name the folder"
+        )
+    config = config_from_options(options, source=str(path), num_words=len(vocab))
+    return ReadOptions(options, config, vocab)
+
+
+def read_bilm_tf(options_path: str | Path, weights_path: str | Path, vocab: Vocab | None = None) -> SavedBiLM:
+    """Read a published model; warn once of options and datasets that are left aside.
+
+    ``vocab`` is needed only for a model that reads word ids.
+    """
+    read = read_options(options_path, vocab)
+    found = read_datasets(weights_path, published_shapes(read.config))
+    _warn_of_unknown(unknown_option_keys(read.options), found.unknown, f"{options_path}, {weights_path}")
+    return saved_from_arrays(read, found.arrays)
+
+
+def saved_from_arrays(read: ReadOptions, arrays: dict[str, NDArray[np.float32]]) -> SavedBiLM:
+    """Build a model of published arrays; they are taken out of ``arrays``."""
     tensors: dict[str, Tensor] = {}
-    for row in weight_table(config):
+    for row in weight_table(read.config):
         # Each array is released once it is copied, so that memory holds the model about once.
-        parts = row.layout.split(torch.from_numpy(found.arrays.pop(row.published)))
+        parts = row.layout.split(torch.from_numpy(arrays.pop(row.published)))
         tensors.update(zip(row.ours, parts, strict=True))
-    return SavedBiLM(config, tensors, options=options)
+    if read.vocab is None:
+        return SavedBiLM(read.config, tensors, options=read.options)
+    # Our word table begins with the boundaries and the unknown word, as the vocabularies of bilm-tf nearly always do.
+    specials = [read.vocab.id(word) for word in SPECIAL_WORDS]
+    order = [*specials, *(row for row in range(len(read.vocab)) if row not in specials)]
+    table = "char_encoder.word_embedding"
+    tensors[table] = tensors[table][order]
+    words = tuple(read.vocab.words[row] for row in order[len(specials) :])
+    return SavedBiLM(read.config, tensors, options=read.options, dictionary=Dictionary((), words))
+
+
+def read_softmax(path: str | Path, config: BiLMConfig, vocab: Vocab) -> SavedSoftmax:
+    """Read an output layer that was published as an HDF5 file of its own: ``softmax/W`` and ``softmax/b``."""
+    shapes: dict[str, Shape] = {"softmax/W": (len(vocab), config.lstm.proj_dim), "softmax/b": (len(vocab),)}
+    arrays = read_datasets(path, shapes).arrays
+    return SavedSoftmax(torch.from_numpy(arrays["softmax/W"]), torch.from_numpy(arrays["softmax/b"]), vocab)
 
 
 def write_bilm_tf(saved: SavedBiLM, options_path: str | Path, weights_path: str | Path) -> None:
     """Write a model in the published format. It has no place for a start state: that is computed again at load."""
+    if saved.config.char_encoder.num_dictionary_chars is not None:
+        raise InputError("the published format has no place for a dictionary of characters; keep elmokit's folder")
     options = _options_to_write(saved)
     check_saved(saved, source="the model to write")
     arrays = {
@@ -139,12 +193,17 @@ def write_bilm_tf(saved: SavedBiLM, options_path: str | Path, weights_path: str 
     with atomic_file(weights_path) as weights_file, atomic_file(options_path) as options_file:
         write_datasets(weights_file, arrays)
         options_file.write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+    if saved.dictionary is not None:  # without its words, a model that reads word ids is of no use
+        vocab = Vocab([*SPECIAL_WORDS, *saved.dictionary.words])
+        with atomic_file(Path(options_path).with_name("vocab.txt")) as vocab_file:
+            vocab_file.write_text(vocab.to_text(), encoding="utf-8")
 
 
 def _options_to_write(saved: SavedBiLM) -> dict[str, Any]:
     if saved.options is None:
         return options_from_config(saved.config)
-    if config_from_options(saved.options, source="the published options") != saved.config:
+    num_words = saved.config.words.num_words if saved.config.words else None
+    if config_from_options(saved.options, source="the published options", num_words=num_words) != saved.config:
         raise ConfigError(
             "the published options kept with the model say otherwise than its config; "
             "set options to None to write options made from the config"

@@ -2,6 +2,7 @@
 
 import json
 
+from elmokit.text.spelling import Dictionary
 from elmokit.weights.saved import SavedBiLM
 
 
@@ -15,12 +16,16 @@ def model_card(saved: SavedBiLM, *, name: str, description: str | None, stored_a
         "Parameters": f"{num_parameters:,}, stored as {stored_as}",
         "Layers": f"{config.num_layers}: the token layer and {lstm.num_layers} of LSTM; each {config.width} wide",
         "Character encoder": f"{encoder.char_dim}-wide characters, {filters}, {encoder.activation}; "
-        f"highway layers: {encoder.num_highway}; at most {encoder.max_chars} ids a word",
+        f"highway layers: {encoder.num_highway}; at most {encoder.max_chars} ids a word"
+        if encoder.filters
+        else "none: the model reads word ids",
         "LSTM, each direction": f"{lstm.cell_dim} cells, {lstm.proj_dim} outputs; "
         f"clips: cell {_or_none(lstm.cell_clip)}, output {_or_none(lstm.proj_clip)}; "
         f"skip connections: {'yes' if lstm.skip_connections else 'no'}",
+        **({"Dictionary": _describe_dictionary(saved.dictionary)} if saved.dictionary else {}),
         "Start state": "stored" if saved.start_state else "not stored",
         "Origin": origin,
+        **saved.about,
     }
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     about = f"{description.strip()}\n\n" if description else ""
@@ -44,6 +49,10 @@ embedder = Embedder.from_pretrained({json.dumps(name)})  # the path of this fold
 
 `sha256sum -c SHA256SUMS` checks the files; loading does too. This card is not part of the sums: edit it as you like.
 """
+
+
+def _describe_dictionary(dictionary: Dictionary) -> str:
+    return f"{len(dictionary.chars):,} characters, {len(dictionary.words):,} words"
 
 
 def _or_none(clip: float | None) -> str:

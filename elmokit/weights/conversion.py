@@ -7,10 +7,11 @@ from typing import Literal
 from elmokit.atomic import atomic_folder
 from elmokit.errors import InputError, OutputError
 from elmokit.weights.bilm_tf import write_bilm_tf
-from elmokit.weights.folder import has_softmax, load_softmax, save_folder
-from elmokit.weights.source import Source, build_bilm, load_saved
+from elmokit.weights.folder import save_folder
+from elmokit.weights.source import Source, build_bilm, has_softmax, load_saved, load_softmax
 from elmokit.weights.start_state import to_tensors, warm_state
 
+PUBLISHED_FOLDERS = ({"options.json", "weights.hdf5"}, {"options.json", "weights.hdf5", "vocab.txt"})
 Target = Literal["elmokit", "hdf5"]
 
 
@@ -34,9 +35,9 @@ def convert_model(source: Source, folder: str | Path, *, to: Target, half: bool,
             write_bilm_tf(saved, new / "options.json", new / "weights.hdf5")
         return
     if saved.start_state is None:
-        saved = replace(saved, start_state=to_tensors(warm_state(build_bilm(saved))))
+        saved = replace(saved, start_state=to_tensors(warm_state(build_bilm(saved), saved.dictionary)))
     save_folder(saved, folder, softmax=load_softmax(source) if has_softmax(source) else None, half=half)
 
 
 def _holds_only_published(folder: Path) -> bool:
-    return folder.is_dir() and {path.name for path in folder.iterdir()} == {"options.json", "weights.hdf5"}
+    return folder.is_dir() and {path.name for path in folder.iterdir()} in PUBLISHED_FOLDERS

@@ -1,11 +1,11 @@
 """Description of a saved biLM, in words and numbers."""
 
-from pathlib import Path
 from typing import Any
 
-from elmokit.weights.bundled import find_model
+from elmokit.config import BiLMConfig
+from elmokit.weights.known_files import published_name
 from elmokit.weights.saved import SavedBiLM
-from elmokit.weights.source import Source, file_hashes, load_saved, published_name
+from elmokit.weights.source import Source, file_hashes, list_paths, load_saved
 
 
 def describe_model(source: Source) -> dict[str, dict[str, Any]]:
@@ -23,7 +23,7 @@ def describe_model(source: Source) -> dict[str, dict[str, Any]]:
             "filters": [{"width": width, "count": count} for width, count in encoder.filters],
             "highway_layers": encoder.num_highway,
             "activation": encoder.activation,
-            "most_bytes_a_word": encoder.max_chars - 2,
+            **_describe_reading(config),
         },
         "lstm": {
             "layers": lstm.num_layers,
@@ -44,6 +44,18 @@ def describe_model(source: Source) -> dict[str, dict[str, Any]]:
     }
 
 
+def _describe_reading(config: BiLMConfig) -> dict[str, int]:
+    encoder = config.char_encoder
+    if config.reads_bytes:
+        return {"most_bytes_a_word": encoder.max_chars - 2}
+    described: dict[str, int] = {}
+    if encoder.filters:
+        described |= {"characters": encoder.num_chars, "most_characters_a_word": encoder.max_chars - 2}
+    if config.words:
+        described |= {"words": config.words.num_words, "word_width": config.words.dim}
+    return described
+
+
 def _count_parameters(saved: SavedBiLM) -> dict[str, int]:
     counts: dict[str, int] = {}
     for name, tensor in saved.tensors.items():
@@ -54,10 +66,9 @@ def _count_parameters(saved: SavedBiLM) -> dict[str, int]:
 
 
 def _describe_files(source: Source) -> dict[str, dict[str, Any]]:
-    folders = [find_model(source)] if isinstance(source, str | Path) else [Path(path).parent for path in source]
     found: dict[str, dict[str, Any]] = {}
-    for name, sha256 in file_hashes(source).items():
-        path = next(folder / name for folder in folders if (folder / name).is_file())
-        num_bytes = path.stat().st_size
+    hashes = file_hashes(source)
+    for path in list_paths(source):
+        name, num_bytes, sha256 = path.name, path.stat().st_size, hashes[path.name]
         found[name] = {"bytes": num_bytes, "sha256": sha256, "published_as": published_name(sha256, num_bytes)}
     return found

@@ -4,6 +4,7 @@ config.json          format, version, the biLM's config; the published options i
 model.safetensors    the biLM's tensors, float32 or float16, and its start state if there is one
 softmax.safetensors  the output layer of the language model, where it was kept: scores, fine-tuning; also int8
 vocab.txt            the words that the output layer can predict
+dictionary.json      the characters and words of a model that does not read bytes
 README.md            the model card, for people
 SHA256SUMS           hashes of what is loaded, in the form of `sha256sum`
 """
@@ -12,8 +13,9 @@ import json
 from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,6 +25,7 @@ from torch import Tensor
 from elmokit.atomic import atomic_folder
 from elmokit.config import BiLMConfig, FrozenConfig, parse_config
 from elmokit.errors import ConfigError, OutputError, WeightsError
+from elmokit.text.spelling import Dictionary
 from elmokit.text.vocab import read_vocab
 from elmokit.weights.bundled import find_model
 from elmokit.weights.card import model_card
@@ -32,6 +35,7 @@ from elmokit.weights.saved import (
     SavedSoftmax,
     Shape,
     all_finite,
+    check_dictionary,
     check_saved,
     check_shapes,
     expected_shapes,
@@ -41,12 +45,14 @@ from elmokit.weights.saved import (
 from elmokit.weights.sums import SUMS, check_sum, check_sums, read_sums, write_sums
 
 FORMAT: Final = "elmokit.bilm"
-VERSION: Final = 1
+VERSION: Final[Literal[2]] = 2
+BYTES_VERSION: Final[Literal[1]] = 1  # of models that read bytes, which every elmokit loads
 
 CONFIG, TENSORS, CARD = "config.json", "model.safetensors", "README.md"
-SOFTMAX, VOCAB = "softmax.safetensors", "vocab.txt"
+SOFTMAX, VOCAB, DICTIONARY = "softmax.safetensors", "vocab.txt", "dictionary.json"
 # What a model folder may hold; one that holds more is not replaced, since that may be someone's work.
-KNOWN_FILES = {CONFIG, TENSORS, CARD, SUMS, SOFTMAX, VOCAB}
+KNOWN_FILES = {CONFIG, TENSORS, CARD, SUMS, SOFTMAX, VOCAB, DICTIONARY}
+MAX_DICTIONARY_BYTES = 2**28
 
 START_STATE = "start_state."
 STORED_TYPES = ("F32", "F16")
@@ -54,11 +60,21 @@ EIGHT_BIT, SCALE = "I8", "weight_scale"
 LARGEST_INT8 = 127
 
 
+class DictionaryFile(FrozenConfig):
+    """The content of dictionary.json."""
+
+    chars: tuple[str, ...]
+    words: tuple[str, ...]
+    begin: str
+    end: str
+    unknown: str
+
+
 class FolderConfig(FrozenConfig):
     """The content of config.json."""
 
     format: Literal["elmokit.bilm"]
-    version: Literal[1]
+    version: Literal[1, 2]
     bilm: BiLMConfig
     options: dict[str, Any] | None = None
 
@@ -81,13 +97,17 @@ def save_folder(
     folder = Path(folder)
     check_saved(saved, source="the model to save")
     tensors = _tensors_to_store(saved, half=half)
-    config = FolderConfig(format=FORMAT, version=VERSION, bilm=saved.config, options=saved.options)
+    version: Literal[1, 2] = BYTES_VERSION if saved.dictionary is None else VERSION
+    config = FolderConfig(format=FORMAT, version=version, bilm=saved.config, options=saved.options)
     content = config.model_dump(mode="json", exclude={"options"} if saved.options is None else None)
     name = folder.resolve().name
     with atomic_folder(folder, replace=is_replaceable(folder)) as new:
         (new / CONFIG).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
         write_tensors(tensors, new / TENSORS, folder)
         hashed = [CONFIG, TENSORS]
+        if saved.dictionary is not None:
+            (new / DICTIONARY).write_text(json.dumps(asdict(saved.dictionary), ensure_ascii=False) + "\n", "utf-8")
+            hashed.append(DICTIONARY)
         if softmax is not None:
             write_tensors(_softmax_to_store(softmax, half=half, eight_bit=eight_bit_softmax), new / SOFTMAX, folder)
             (new / VOCAB).write_bytes(softmax.vocab.to_text().encode())
@@ -108,18 +128,19 @@ def load_folder(folder: str | Path) -> SavedBiLM:
         reading = thread.submit(_read_bilm, folder / TENSORS, config.bilm)
         check_sum(folder, TENSORS, sums)
     tensors = reading.result()
+    dictionary = None
+    if not config.bilm.reads_bytes:
+        check_sum(folder, DICTIONARY, sums)
+        values = read_json_object(folder / DICTIONARY, max_bytes=MAX_DICTIONARY_BYTES)
+        dictionary = Dictionary(**dict(parse_config(DictionaryFile, values, source=str(folder / DICTIONARY))))
+        check_dictionary(dictionary, config.bilm, source=str(folder / DICTIONARY))
     start_state = {
         name.removeprefix(START_STATE): tensors.pop(name) for name in sorted(tensors) if name.startswith(START_STATE)
     }
-    return SavedBiLM(config.bilm, tensors, options=config.options, start_state=start_state or None)
+    return SavedBiLM(config.bilm, tensors, config.options, start_state or None, dictionary)
 
 
-def has_softmax(source: object) -> TypeGuard[str | Path]:
-    """Return True if a model is a folder of ours with an output layer."""
-    return isinstance(source, str | Path) and all((find_model(source) / name).is_file() for name in (CONFIG, SOFTMAX))
-
-
-def load_softmax(folder: str | Path) -> SavedSoftmax:
+def load_folder_softmax(folder: str | Path) -> SavedSoftmax:
     """Load the output layer that was saved with a model."""
     folder = find_model(folder)
     if not (folder / SOFTMAX).is_file():
@@ -197,7 +218,10 @@ def _read_config(path: Path) -> FolderConfig:
             f"{path}: version {version}; this elmokit knows up to {VERSION}: pip install --upgrade elmokit"
         )
     config = parse_config(FolderConfig, values, source=str(path))
-    if config.options is not None and config_from_options(config.options, source=f"{path}, options") != config.bilm:
+    num_words = config.bilm.words.num_words if config.bilm.words else None
+    if config.options is not None and (
+        config_from_options(config.options, source=f"{path}, options", num_words=num_words) != config.bilm
+    ):
         raise ConfigError(f"{path}: options and bilm are of different models; convert the published files again")
     return config
 

@@ -50,16 +50,25 @@ OTHER_OPTIONS = frozenset(
 )
 KNOWN_OPTIONS = OTHER_OPTIONS | {row.option for row in OPTIONS}
 
+# A model that reads word ids has no character encoder.
+NO_CHARACTERS: dict[str, Any] = {"filters": (), "num_highway": 0}
+
 # Training counts the ids of characters; prediction counts the mask too.
 NUM_CHARACTERS_TRAINING = NUM_CHARS
 NUM_CHARACTERS_PREDICTION = NUM_CHARS + 1
 
 
-def config_from_options(options: Mapping[str, Any], *, source: str) -> BiLMConfig:
-    """Read published options as a config. ``source`` names them in messages; every name in one is an option's."""
-    _check_kind(options, source)
-    values: dict[str, dict[str, Any]] = {"char_encoder": {}, "lstm": {}}
+def config_from_options(options: Mapping[str, Any], *, source: str, num_words: int | None = None) -> BiLMConfig:
+    """Read published options as a config. ``source`` names them in messages; every name in one is an option's.
+
+    Options without ``char_cnn`` are those of a model that reads word ids, of which it has ``num_words``.
+    """
+    _check_kind(options, source, num_words)
+    reads_chars = "char_cnn" in options
+    values: dict[str, dict[str, Any]] = {"char_encoder": {} if reads_chars else NO_CHARACTERS, "lstm": {}}
     for row in OPTIONS:
+        if row.option.startswith("char_cnn.") and not reads_chars:
+            continue
         value = _get(options, row.option, row.default, source)
         if value is REQUIRED:
             raise ConfigError(
@@ -69,6 +78,8 @@ def config_from_options(options: Mapping[str, Any], *, source: str) -> BiLMConfi
             value = row.default  # bilm-tf takes null for absent
         part, field = row.field.split(".")
         values[part][field] = value
+    if not reads_chars:
+        values["words"] = {"num_words": num_words, "dim": values["lstm"]["proj_dim"]}
     try:
         # Strict, so that no value is guessed from another type; through JSON, so that lists may be tuples.
         return BiLMConfig.model_validate_json(json.dumps(values, default=repr), strict=True)
@@ -86,9 +97,11 @@ def options_from_config(config: BiLMConfig) -> dict[str, Any]:
     """Return the published options of a config; a clip of None is left out."""
     values = config.model_dump(mode="json")
     options: dict[str, Any] = {"lstm": {}, "char_cnn": {"n_characters": NUM_CHARACTERS_PREDICTION}}
+    if config.words is not None:
+        options = {"lstm": {}, "n_tokens_vocab": config.words.num_words}
     for row in OPTIONS:
         part, field = row.field.split(".")
-        if values[part][field] is None:
+        if values[part][field] is None or (part == "char_encoder" and config.words is not None):
             continue
         *parents, key = row.option.split(".")
         place = options
@@ -98,16 +111,16 @@ def options_from_config(config: BiLMConfig) -> dict[str, Any]:
     return options
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """Read a file that holds one JSON object, with finite numbers only."""
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_JSON_BYTES + 1)
+            content = file.read(max_bytes + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(content) > MAX_JSON_BYTES:
+    if len(content) > max_bytes:
         raise ConfigError(
-            f"{path}: larger than {MAX_JSON_BYTES:,} bytes; expected a small JSON file, is this another file?"
+            f"{path}: larger than {max_bytes:,} bytes; expected a smaller JSON file, is this another file?"
         )
     try:
         # An editor may have put a byte-order mark at the front.
@@ -126,12 +139,17 @@ def _finite(text: str) -> float:
     return value
 
 
-def _check_kind(options: Mapping[str, Any], source: str) -> None:
-    """Reject models that are not character biLMs."""
-    if "char_cnn" not in options:
+def _check_kind(options: Mapping[str, Any], source: str, num_words: int | None) -> None:
+    """Reject models that are not biLMs, and those that read word ids if their vocabulary is not known."""
+    if "char_cnn" not in options and num_words is None:
+        raise ConfigError(f"{source}: no char_cnn, so the model reads word ids; its vocabulary is needed too")
+    if "char_cnn" in options and _get(options, "char_cnn.filters", None, source) == []:
+        raise ConfigError(f"{source}: char_cnn.filters = []; expected one or more pairs [width, number of filters]")
+    stated = options.get("n_tokens_vocab", num_words)
+    if "char_cnn" not in options and stated != num_words:
         raise ConfigError(
-            f"{source}: no char_cnn, so the model reads word ids; elmokit reads characters only, "
-            "since a word-id model knows no word outside its vocabulary. Use a model trained with char_cnn"
+            f"{source}: n_tokens_vocab = {reprlib.repr(stated)}, but the vocabulary has {num_words:,} words; "
+            "use the vocabulary that the model was trained with"
         )
     if options.get("bidirectional", True) is not True:
         raise ConfigError(

@@ -9,8 +9,8 @@ from string import Template
 from elmokit.atomic import atomic_folder
 from elmokit.errors import InputError, OutputError
 from elmokit.weights.bundled import MODEL, find_model
-from elmokit.weights.folder import CARD, has_softmax, load_folder, load_softmax, save_folder
-from elmokit.weights.source import build_bilm
+from elmokit.weights.folder import CARD, load_folder, save_folder
+from elmokit.weights.source import build_bilm, has_softmax, load_softmax
 from elmokit.weights.start_state import to_tensors, warm_state
 
 NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
@@ -92,7 +92,7 @@ def write_package(
     values = {"name": name, "version": version, "license": license, "module": module}
     values["description"] = description.replace("\\", "").replace('"', "'").replace("\n", " ")
     if saved.start_state is None:
-        saved = replace(saved, start_state=to_tensors(warm_state(build_bilm(saved))))
+        saved = replace(saved, start_state=to_tensors(warm_state(build_bilm(saved), saved.dictionary)))
     softmax = load_softmax(source) if has_softmax(source) else None
     with atomic_folder(folder, replace=folder.exists()) as new:
         (new / "pyproject.toml").write_text(PYPROJECT.substitute(values), "utf-8")

@@ -4,7 +4,7 @@ Shapes: L LSTM layers, C cells, P width of an LSTM layer's input and output, F f
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmokit.config import NUM_CHARS, BiLMConfig
-from elmokit.errors import ConfigError, WeightsError
+from elmokit.config import BiLMConfig
+from elmokit.errors import ConfigError, InputError, WeightsError
+from elmokit.text.spelling import Dictionary
 from elmokit.text.vocab import Vocab
 
 Shape = tuple[int, ...]
@@ -36,6 +37,10 @@ class SavedBiLM:
     """The published options exactly as they were read; None for a model born here."""
     start_state: dict[str, Tensor] | None = None
     """The state in which ``warm`` sentences start; see ``start_state_shapes``. None if it was never computed."""
+    dictionary: Dictionary | None = None
+    """The characters and words of a model that does not read bytes."""
+    about: dict[str, str] = field(default_factory=dict)
+    """Facts for the model card that came with the files: origin, language, creators."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +61,11 @@ def expected_shapes(config: BiLMConfig) -> dict[str, Shape]:
             f"a stack of {depth} filters, highways or LSTM layers; elmokit reads models of up to {MAX_DEPTH}"
         )
     filters, cells, outputs = encoder.num_filters, lstm.cell_dim, lstm.proj_dim
-    shapes: dict[str, Shape] = {"char_encoder.char_embedding": (NUM_CHARS, encoder.char_dim)}
+    shapes: dict[str, Shape] = {}
+    if encoder.filters:
+        shapes["char_encoder.char_embedding"] = (encoder.num_chars, encoder.char_dim)
+    if config.words:
+        shapes["char_encoder.word_embedding"] = (config.words.num_words, config.words.dim)
     for i, (width, count) in enumerate(encoder.filters):
         shapes[f"char_encoder.convs.{i}.weight"] = (count, encoder.char_dim, width)
         shapes[f"char_encoder.convs.{i}.bias"] = (count,)
@@ -65,7 +74,7 @@ def expected_shapes(config: BiLMConfig) -> dict[str, Shape]:
             shapes[f"char_encoder.highways.{k}.{part}.weight"] = (filters, filters)
             shapes[f"char_encoder.highways.{k}.{part}.bias"] = (filters,)
     if config.has_token_projection:
-        shapes["char_encoder.projection.weight"] = (outputs, filters)
+        shapes["char_encoder.projection.weight"] = (outputs, config.encoder_dim)
         shapes["char_encoder.projection.bias"] = (outputs,)
     for direction in ("forward", "backward"):
         for index in range(lstm.num_layers):
@@ -95,9 +104,38 @@ def start_state_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 def check_saved(saved: SavedBiLM, *, source: str) -> None:
     """Reject tensors that are missing, unknown, or not of the shapes that the config gives."""
+    check_dictionary(saved.dictionary, saved.config, source=source)
     check_shapes(shapes_of(saved.tensors), expected_shapes(saved.config), source=source)
     if saved.start_state is not None:
         check_shapes(shapes_of(saved.start_state), start_state_shapes(saved.config), source=f"{source}, start state")
+
+
+def check_dictionary(dictionary: Dictionary | None, config: BiLMConfig, *, source: str) -> None:
+    """Reject a dictionary that is missing, not needed, or not of the sizes that the config gives."""
+    if (dictionary is None) != config.reads_bytes:
+        needed = "reads bytes, but has a dictionary" if dictionary else "needs a dictionary, and has none"
+        raise WeightsError(f"{source}: the model {needed}; the config and the dictionary are of different models")
+    if dictionary is None:
+        return
+    expected = {
+        "characters": config.char_encoder.num_dictionary_chars,
+        "words": config.words and config.words.num_words,
+    }
+    for kind, found in (("characters", dictionary.num_chars), ("words", dictionary.num_words)):
+        if expected[kind] is not None and expected[kind] != found:
+            raise WeightsError(
+                f"{source}: the dictionary has {found:,} {kind} with the special ones; the config says "
+                f"{expected[kind]:,}, so the config and the dictionary are of different models"
+            )
+
+
+def check_reads_bytes(config: BiLMConfig, *, purpose: str) -> None:
+    """Reject a model with a dictionary of its own where only bytes are supported."""
+    if not config.reads_bytes:
+        raise InputError(
+            f"the model reads words by a dictionary of its own; {purpose} supports models that read bytes, such as "
+            "those of bilm-tf with char_cnn and those trained by elmokit"
+        )
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:

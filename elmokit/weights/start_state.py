@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from elmokit.model.bilm import BiLM, BiLMState
-from elmokit.text.chars import BOS_WORD, EOS_WORD, encode_words
+from elmokit.text.spelling import Dictionary, Spelling
 from elmokit.weights.saved import SavedBiLM
 
 WARM_TEXT = (
@@ -30,17 +30,16 @@ SETTLED = 1e-3  # a pass over the text that moves no sentence's last state by mo
 MOST_PASSES = 20
 
 
-def warm_state(bilm: BiLM) -> BiLMState:
+def warm_state(bilm: BiLM, dictionary: Dictionary | None = None) -> BiLMState:
     """Return the state that the LSTMs settle into, (L, 1, …): a text is repeated until its final state converges.
 
     Every sentence is a row that carries its own state; the mean of the rows is kept.
     """
-    sentences = [[BOS_WORD, *sentence.split(), EOS_WORD] for sentence in WARM_TEXT]
+    spelling = Spelling(bilm.config, dictionary)
+    sentences = [[spelling.begin, *sentence.split(), spelling.end] for sentence in WARM_TEXT]
     words = [word for sentence in sentences for word in sentence]
-    device = bilm.char_encoder.char_embedding.device
     with torch.no_grad():
-        encoded = encode_words(words, max_chars=bilm.config.char_encoder.max_chars)
-        tokens_NP = bilm.encode_tokens(torch.from_numpy(encoded.char_ids_WC).to(device))
+        tokens_NP = bilm.encode_tokens(torch.from_numpy(spelling.encode(words).char_ids_WC).to(bilm.device))
         state = bilm.zero_state(len(sentences))
         for _ in range(MOST_PASSES):
             before, state = state, bilm.run(tokens_NP, [len(sentence) for sentence in sentences], state).final

@@ -21,9 +21,9 @@ from elmokit.cli import messages
 from elmokit.embed.embedder import Embedder
 from elmokit.kernels.library import load
 from elmokit.text.vocab import Vocab
-from elmokit.weights.folder import load_softmax, save_folder
+from elmokit.weights.folder import save_folder
 from elmokit.weights.saved import SavedSoftmax
-from elmokit.weights.source import load_saved
+from elmokit.weights.source import load_saved, load_softmax
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,9 @@ from elmokit.errors import ConfigError, ElmokitError, OutputError, WeightsError
 from elmokit.model.bilm import BiLM
 from elmokit.text.vocab import SPECIAL_WORDS, Vocab
 from elmokit.weights.bilm_tf import read_bilm_tf
-from elmokit.weights.folder import load_folder, load_softmax, save_folder
+from elmokit.weights.folder import load_folder, save_folder
 from elmokit.weights.saved import SavedBiLM, SavedSoftmax, start_state_shapes
+from elmokit.weights.source import load_softmax
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +187,7 @@ def test_other_files_in_the_folder_are_left_alone(folder: Path, saved: SavedBiLM
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 2}, "version 2; this elmokit knows up to 1: pip install --upgrade"),
+        ({"version": 3}, "version 3; this elmokit knows up to 2: pip install --upgrade"),
         ({"version": "new"}, "version = 'new'"),
         ({"format": "other"}, r"format is 'other'; expected 'elmokit\.bilm'"),
         ({"bilm": {"lstm": {"cell_dim": 0}}}, r"bilm\.lstm\.cell_dim = 0"),

@@ -11,14 +11,9 @@ from published import PublishedModel
 
 from elmokit.errors import WeightsError
 from elmokit.weights.folder import save_folder
+from elmokit.weights.known_files import PUBLISHED_FILES, published_name
 from elmokit.weights.saved import SavedBiLM
-from elmokit.weights.source import (
-    PUBLISHED_FILES,
-    build_bilm,
-    file_hashes,
-    load_saved,
-    published_name,
-)
+from elmokit.weights.source import build_bilm, file_hashes, load_saved
 
 
 @pytest.fixture
@@ -94,13 +89,12 @@ def test_a_missing_model_is_explained_with_the_names_that_exist(
         load_saved("elmo")
 
 
-def test_a_hub_id_is_explained_by_saying_that_nothing_is_downloaded(
+def test_a_hub_name_without_the_extra_names_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        WeightsError, match=r"elmokit downloads nothing: if allenai/elmo is on a hub, download its files"
-    ):
+    monkeypatch.setattr("elmokit.weights.hub.find_spec", lambda _: None)
+    with pytest.raises(WeightsError, match=r"allenai/elmo: does not exist here\. .* pip install 'elmokit\[hub\]'"):
         load_saved("allenai/elmo")
     (tmp_path / "models").mkdir()
     with pytest.raises(WeightsError, match=r"models/mine: does not exist; .*en-small.*\)$"):
