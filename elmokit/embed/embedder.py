@@ -25,6 +25,7 @@ from elmokit.text.spelling import Dictionary
 from elmokit.text.tokens import tokenize, tokenize_with_offsets
 from elmokit.weights.bundled import EN_SMALL
 from elmokit.weights.folder import save_folder
+from elmokit.weights.hub import fetch, push_saved
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import Source, build_bilm, load_saved
 from elmokit.weights.start_state import stored_state, to_tensors
@@ -74,16 +75,19 @@ class Embedder:
         self._published_options: dict[str, Any] | None = None
 
     @classmethod
-    def from_pretrained(cls, source: Source | None = None, **options: Unpack[EmbedderOptions]) -> "Embedder":
+    def from_pretrained(
+        cls, source: Source | None = None, *, revision: str | None = None, **options: Unpack[EmbedderOptions]
+    ) -> "Embedder":
         """Load a saved biLM.
 
         Args:
-            source: a folder saved by elmokit, a folder with ``options.json`` and one ``.hdf5``, a pair of paths
-                (options, weights) of a published model, or the name of a model in the package. None loads ``en-small``,
-                the English model in the package.
+            source: a folder or an archive with a model in any format that elmokit reads, a pair of paths (options,
+                weights) of a published model, the name of an installed model, or ``org/name`` on a hub. None loads
+                ``en-small``, the English model in the package.
+            revision: branch, tag or commit of a model on a hub.
             options: ``state``, ``precision``, ``language`` and ``device``, as for `Embedder`.
         """
-        source = EN_SMALL if source is None else source
+        source = fetch(EN_SMALL if source is None else source, revision=revision)
         embedder = cls.from_saved(load_saved(source), **options)
         embedder._origin = find_origin(source)
         return embedder
@@ -111,6 +115,10 @@ class Embedder:
             half: store weights as float16: half the size, with about three digits.
         """
         save_folder(self._saved(), folder, description=description, half=half)
+
+    def push_to_hub(self, name: str, *, private: bool = False, description: str | None = None) -> str:
+        """Upload the biLM to a hub as ``org/name``; return the URL of the commit. Needs the extra ``hub``."""
+        return push_saved(self._saved(), name, private=private, description=description)
 
     def __repr__(self) -> str:
         return (
@@ -211,11 +219,7 @@ class Embedder:
         return hash_tensors(settings, {**self.bilm.state_dict(), **start})
 
     def tokenize(self, sentence: str) -> list[str]:
-        """Return the tokens that a raw sentence is embedded as.
-
-        Args:
-            sentence: one sentence; it is not split further.
-        """
+        """Return the tokens that a raw sentence is embedded as; the sentence is not split further."""
         return tokenize(sentence, language=self.language)
 
     def forget_words(self) -> None:
@@ -257,12 +261,7 @@ class Embedder:
         return list(self.iter_layers(sentences, batch_size=batch_size))
 
     def iter_layers(self, sentences: Iterable[Sentence], *, batch_size: int = 64) -> Iterator[Vectors]:
-        """Yield the arrays of `embed_layers` one by one, in order, reading the sentences as it goes.
-
-        Args:
-            sentences: strings or lists of tokens; may be a generator without end.
-            batch_size: sentences that are run together at most.
-        """
+        """Yield the arrays of `embed_layers` one by one, in order; the sentences may be a generator without end."""
         return self._reader.iter_layers(map(self._as_tokens, check_sentences(sentences)), batch_size=batch_size)
 
     def iter_unordered(self, sentences: Sequence[Sentence], *, batch_size: int = 64) -> Iterator[tuple[int, Vectors]]:
@@ -383,11 +382,7 @@ class Embedder:
 
     @staticmethod
     def stop_multi_process_pool(pool: EmbedderPool) -> None:
-        """End the processes of a pool.
-
-        Args:
-            pool: what `start_multi_process_pool` returned.
-        """
+        """End the processes of a pool that `start_multi_process_pool` returned."""
         pool.close()
 
     def _as_tokens(self, sentence: Sentence) -> Sequence[str]:

@@ -18,8 +18,7 @@ from elmokit.score.scoring import Place, Scorer, SentenceScore
 from elmokit.tasks.saved import SharedParts, load_task
 from elmokit.tasks.task_model import TaskModel, predict_examples
 from elmokit.text.vocab import SPECIAL_WORDS
-from elmokit.weights.folder import has_softmax
-from elmokit.weights.source import Source
+from elmokit.weights.source import Source, has_softmax
 
 Reduce = Callable[[Vectors], Vectors]
 """A function that keeps what a request needs of a sentence's layers, (L, T, D)."""

@@ -5,19 +5,25 @@ that is in the cache is used without a connection; a download is announced by a 
 """
 
 import re
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 from elmokit.errors import ElmokitWarning, OutputError, WeightsError
 from elmokit.extras import require
+from elmokit.weights.bundled import find_model
+from elmokit.weights.folder import save_folder
 from elmokit.weights.locating import find_files
+from elmokit.weights.saved import SavedBiLM, Source
 
 EXTRA = "hub"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 # The files of every format that is read; a repository may hold much more.
 PATTERNS = (
     *("config.json", "*.safetensors", "dictionary.json", "vocab*.txt*", "SHA256SUMS", "README.md", "meta.json"),
@@ -53,14 +59,28 @@ def find_on_hub(path: Path, *, revision: str | None = None) -> Path:
             f"{name}: does not exist here. If it is a model on a hub, install elmokit's extra to download it: "
             f"pip install 'elmokit[{EXTRA}]'"
         )
+    hub = _require_hub()
+    cached = _cached(hub, name, revision)
+    if cached is not None and (revision is None or COMMIT.fullmatch(revision)):
+        return cached
+    try:
+        return _download(hub, name, revision)  # a branch or a tag may have moved
+    except WeightsError as error:
+        if cached is None:
+            raise
+        warnings.warn(f"{error}. The copy in the cache is used", ElmokitWarning, stacklevel=3)
+        return cached
+
+
+def _require_hub() -> ModuleType:
     hub = require("huggingface_hub", extra=EXTRA)
-    return _cached(hub, name, revision) or _download(hub, name, revision)
+    for part in ("constants", "utils"):
+        import_module(f"huggingface_hub.{part}")
+    return hub
 
 
 def _cached(hub: ModuleType, name: str, revision: str | None) -> Path | None:
     """Return the model's folder in the cache, if it is there and whole enough to be looked at."""
-    if revision is not None and not re.fullmatch(r"[0-9a-f]{40}", revision):
-        return None  # a branch or a tag may have moved
     try:
         folder = Path(hub.snapshot_download(name, revision=revision, allow_patterns=PATTERNS, local_files_only=True))
     except (OSError, ValueError):
@@ -90,32 +110,43 @@ def _download(hub: ModuleType, name: str, revision: str | None) -> Path:
             ElmokitWarning,
             stacklevel=2,
         )
-        return Path(hub.snapshot_download(name, revision=info.sha, allow_patterns=PATTERNS))
+        return Path(hub.snapshot_download(name, revision=revision, allow_patterns=PATTERNS))
 
 
-def push_folder(folder: Path, name: str, *, private: bool, message: str) -> str:
-    """Upload the files of a model's folder to ``org/name`` on a hub, as one commit; return the commit's URL."""
+def fetch(source: Source, *, revision: str | None) -> Source:
+    """Return a source that is on this disk: one of a hub is downloaded, unless it is in the cache."""
+    if isinstance(source, tuple):
+        if revision is not None:
+            raise WeightsError(f"revision {revision!r} is given with two files; expected the name of a model, org/name")
+        return source
+    return find_on_hub(find_model(source), revision=revision)
+
+
+def push_saved(saved: SavedBiLM, name: str, *, private: bool, description: str | None) -> str:
+    """Upload a model to ``org/name`` on a hub as one commit; return the commit's URL."""
     if not is_hub_name(name):
-        raise WeightsError(f"{name!r} is no name on a hub; expected org/name")
-    hub = require("huggingface_hub", extra=EXTRA)
-    with _explained(hub, f"{name} cannot be uploaded to {hub.constants.ENDPOINT}", error_type=OutputError):
-        api = hub.HfApi()
-        api.create_repo(name, private=private, exist_ok=True)
-        return str(api.upload_folder(repo_id=name, folder_path=folder, commit_message=message).commit_url)
+        raise OutputError(f"{name!r} is no name on a hub; expected org/name")
+    hub = _require_hub()
+    with tempfile.TemporaryDirectory(prefix="elmokit-") as temporary:
+        folder = Path(temporary) / name.rpartition("/")[2]
+        save_folder(saved, folder, description=description)
+        with _explained(hub, f"{name} cannot be uploaded to {hub.constants.ENDPOINT}", error_type=OutputError):
+            api = hub.HfApi()
+            api.create_repo(name, private=private, exist_ok=True)
+            message = "Upload a biLM of elmokit"
+            return str(api.upload_folder(repo_id=name, folder_path=folder, commit_message=message).commit_url)
 
 
 @contextmanager
 def _explained(
     hub: ModuleType, what: str, *, error_type: type[WeightsError] | type[OutputError] = WeightsError
 ) -> Iterator[None]:
-    failures: tuple[type[Exception], ...] = (OSError, ValueError, RuntimeError, *_connection_errors(hub))
+    failures: tuple[type[Exception], ...] = (OSError, ValueError, KeyError, RuntimeError, *_connection_errors(hub))
     try:
         yield
     except failures as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise error_type(
-            f"{what} ({reason}); check the name and the connection, or download its files and name their folder"
-        ) from error
+        raise error_type(f"{what} ({reason}); check the name, the connection and your access to it") from error
 
 
 def _connection_errors(hub: ModuleType) -> tuple[type[Exception], ...]:

@@ -6,6 +6,7 @@ Shapes: L LSTM layers, C cells, P width of an LSTM layer's input and output, F f
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ from elmokit.text.spelling import Dictionary
 from elmokit.text.vocab import Vocab
 
 Shape = tuple[int, ...]
+Source = str | Path | tuple[str | Path, str | Path]
+"""A folder or an archive with a model, the name of a model, or the pair of published options and weights.
+
+`elmokit.weights.locating` knows the formats and file names.
+"""
 
 # Far above every model there is, and low enough that a hostile config cannot exhaust memory with names alone.
 MAX_DEPTH = 100

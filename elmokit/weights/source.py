@@ -24,14 +24,9 @@ from elmokit.weights.locating import MANY_LANGUAGES, FoundFiles, find_files
 from elmokit.weights.meta import read_meta
 from elmokit.weights.options import read_json_object
 from elmokit.weights.saved import SavedBiLM, SavedSoftmax
+from elmokit.weights.saved import Source as Source  # importers of `load_saved` need both
 from elmokit.weights.sums import sha256
 from elmokit.weights.tf_checkpoint import check_same_model, read_checkpoint, read_checkpoint_softmax
-
-Source = str | Path | tuple[str | Path, str | Path]
-"""A folder or an archive with a model, the name of a model, or the pair of published options and weights.
-
-`elmokit.weights.locating` knows the formats and file names.
-"""
 
 EXPECTED = (
     f"{CONFIG} (saved by elmokit), options.json (*options*.json) with one *.hdf5 (published), a TensorFlow checkpoint "
