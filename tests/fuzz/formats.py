@@ -36,8 +36,7 @@ from elmokit.text.corpus import Corpus
 from elmokit.text.lines import read_lines
 from elmokit.text.tokens import tokenize
 from elmokit.text.vocab import read_vocab
-from elmokit.weights.folder import load_softmax
-from elmokit.weights.source import load_saved
+from elmokit.weights.source import load_saved, load_softmax
 from elmokit.weights.sums import SUMS, write_sums
 
 OLD_FILES = Path(__file__).parents[1] / "assets" / "956d343" / "files.tar.xz"

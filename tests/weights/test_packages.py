@@ -20,9 +20,8 @@ from elmokit.errors import InputError, OutputError, WeightsError
 from elmokit.score.saved_lm import save_language_model
 from elmokit.score.scoring import Scorer
 from elmokit.weights.bundled import find_package, list_packages
-from elmokit.weights.folder import load_softmax
 from elmokit.weights.packages import write_package
-from elmokit.weights.source import load_saved
+from elmokit.weights.source import load_saved, load_softmax
 from elmokit.weights.sums import write_sums
 
 SENTENCE = [["Ada", "saw", "Oslo"]]
