@@ -119,8 +119,17 @@ class CorpusIndex:
             occurrences: as `occurrences` returns them.
             layer: a layer's number (0 is the token layer, -1 the top), or ``"mean"`` of all.
         """
+        return to_unit_length(self.raw_vectors(occurrences, layer=layer))
+
+    def raw_vectors(self, occurrences: Sequence[Occurrence], *, layer: Layer = TOP) -> Vectors:
+        """Return the vectors of occurrences of this index at their own lengths, (len(occurrences), D).
+
+        Args:
+            occurrences: as `occurrences` returns them.
+            layer: a layer's number (0 is the token layer, -1 the top), or ``"mean"`` of all.
+        """
         rows = np.array([self._row(one.sentence, one.position) for one in occurrences], dtype=np.int64)
-        return to_unit_length(self._read(rows, layer))
+        return self._read(rows, layer)
 
     def neighbors(
         self,

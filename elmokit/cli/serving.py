@@ -1,12 +1,11 @@
 """Verb serve."""
 
-import logging
 import os
 import sys
-import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,10 +16,14 @@ from elmokit.cli.options import Language, Model, State, model_source
 from elmokit.errors import InputError
 from elmokit.extras import require
 
+if TYPE_CHECKING:
+    from elmokit.analysis.index import CorpusIndex
+    from elmokit.embed.embedder import Embedder
+
 SERVE_EPILOG = """\b
 Examples
   elmokit serve
-  elmokit serve --model my-model --task ner=runs/ner/model --port 9000
+  elmokit serve --model my-model --task ner=runs/ner/model --corpus news.txt
   curl localhost:8080/score -H 'Content-Type: text/plain' -d 'The bank closed.'
 
 \b
@@ -29,7 +32,7 @@ Routes
   /v1/embeddings /v1/models              as OpenAI's API
   /embed /embed_all /similarity /tokenize /info /health /metrics
                                          as text-embeddings-inference
-  /layers /score /substitutes /tasks/NAME
+  /layers /score /substitutes /neighbors /senses /tasks/NAME
                                          what a biLM knows
   /openapi.json                          all of them, with their bodies
 
@@ -51,6 +54,16 @@ def serve(
     tasks: Annotated[
         list[str] | None,
         typer.Option("--task", metavar="NAME=FOLDER", help="A task model to serve; can be repeated."),
+    ] = None,
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILES",
+            help="Text to search, one sentence per line; can be repeated. It is indexed at the start.",
+        ),
+    ] = None,
+    index: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A text to search, indexed by elmokit index.")
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.", envvar="ELMOKIT_HOST")] = "127.0.0.1",
     port: Annotated[
@@ -82,7 +95,9 @@ def serve(
     """Serve vectors, scores and a page over HTTP."""
     for module in ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client"):
         require(module, extra="serve")
-    _log_to_stderr(logging.ERROR if quiet else logging.INFO)
+    _log_to_stderr("ERROR" if quiet else "INFO")
+    import tempfile
+
     from elmokit.serve.limits import Limits
 
     limits = Limits(
@@ -95,6 +110,8 @@ def serve(
         max_requests=max_requests,
         timeout=timeout,
     )
+    if corpus and index is not None:
+        raise InputError("--corpus and --index are given; choose one of them")
     keys = _read_keys(api_key_file)
     with ExitStack() as at_end:
         if workers > 1:  # before prometheus_client is imported
@@ -105,9 +122,11 @@ def serve(
 
         folders = parse_tasks(tasks or [])
         listening = at_end.enter_context(bind(host, port))
-        models = load_models(
-            model_source(model or []), tasks=folders, state=state, precision=precision, language=language
-        )
+        source = model_source(model or [])
+        models = load_models(source, tasks=folders, index=index, state=state, precision=precision, language=language)
+        if corpus:
+            folder = at_end.enter_context(tempfile.TemporaryDirectory(prefix="elmokit-index-"))
+            models = replace(models, index=_index_corpus(corpus, Path(folder) / "index", models.embedder))
         models.warm_up()
         from elmokit.serve.app import make_app
 
@@ -124,6 +143,19 @@ def serve(
         )
 
 
+def _index_corpus(files: list[str], folder: Path, embedder: "Embedder") -> "CorpusIndex":
+    from elmokit.analysis.index_building import build_index
+    from elmokit.cli.progress import show_progress
+    from elmokit.serve.loaded import open_index
+
+    with show_progress("indexing the corpus") as shown:
+        shown.begin("indexing", unit="lines", work_unit="words")
+        build_index(
+            files, folder, embedder, progress=lambda done, total, tokens: shown.update(done, total=total, work=tokens)
+        )
+    return open_index(folder, embedder)
+
+
 def _read_keys(path: Path | None) -> list[str]:
     if path is None:
         return []
@@ -133,10 +165,12 @@ def _read_keys(path: Path | None) -> list[str]:
     return keys
 
 
-def _log_to_stderr(level: int) -> None:
+def _log_to_stderr(level: str) -> None:
+    import logging
+
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    for name in ("elmokit.serve", "uvicorn"):
+    for name, least in (("elmokit.serve", level), ("uvicorn", "WARNING")):
         logger = logging.getLogger(name)
         logger.addHandler(handler)
-        logger.setLevel(level if name == "elmokit.serve" else max(level, logging.WARNING))
+        logger.setLevel(least)

@@ -116,6 +116,48 @@ class SubstitutesOfSentence(BaseModel):
     places: list[Place]
 
 
+class Occurrence(BaseModel):
+    """Token in its sentence; line is its index among the lines of the corpus or the given sentences."""
+
+    tokens: list[str]
+    position: int
+    line: int
+
+
+class SenseLayer(BaseModel):
+    """Occurrences of a word at one layer: point, cluster, and the nearest others with their cosines."""
+
+    layer: int
+    points: list[tuple[float, float]]
+    labels: list[int]
+    explained: tuple[float, float]
+    nearest: list[list[tuple[int, float]]]
+
+
+class SenseMap(BaseModel):
+    """Map of a word's occurrences per layer, aligned from layer to layer."""
+
+    word: str
+    num_occurrences: int
+    occurrences: list[Occurrence]
+    layers: list[SenseLayer]
+
+
+class Neighbor(Occurrence):
+    """Token with the cosine of its vector with the query's."""
+
+    similarity: float
+
+
+class Neighborhood(BaseModel):
+    """Occurrences of a word, the one that was the query, and its nearest tokens."""
+
+    word: str
+    occurrences: list[Occurrence]
+    query: Occurrence
+    neighbors: list[Neighbor]
+
+
 class TaskAnswer(BaseModel):
     """Prediction of a task model."""
 

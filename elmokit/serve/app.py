@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from elmokit import __version__
-from elmokit.serve import embedding_routes, model_routes
+from elmokit.analysis.index import CorpusIndex
+from elmokit.serve import corpus_routes, embedding_routes, model_routes
 from elmokit.serve.answers import Info, OpenAIModelList
 from elmokit.serve.batching import BatchingQueue
 from elmokit.serve.failures import RequestError, answer_failure
@@ -20,6 +21,7 @@ from elmokit.serve.gate import Gate
 from elmokit.serve.limits import Limits
 from elmokit.serve.loaded import Models
 from elmokit.serve.metrics import Metrics
+from elmokit.serve.page_files import add_page
 from elmokit.serve.routing import JSON, Route, add_routes, encode_json
 from elmokit.serve.service import Service
 from elmokit.tasks.inputs import mix_weights
@@ -27,7 +29,7 @@ from elmokit.tasks.names import TASKS
 
 METRICS_TYPE = "text/plain; version=0.0.4"
 DESCRIPTION = "Contextual word vectors from every layer of a biLM, and what the biLM knows about a text."
-ROUTES: tuple[Route, ...] = (*embedding_routes.ROUTES, *model_routes.ROUTES)
+ROUTES: tuple[Route, ...] = (*embedding_routes.ROUTES, *model_routes.ROUTES, *corpus_routes.ROUTES)
 
 
 def make_app(
@@ -60,6 +62,7 @@ def make_app(
     )
     add_routes(app, service, ROUTES)
     _add_information(app, service)
+    add_page(app)
     _add_error_answers(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     if cors_origins:
@@ -127,8 +130,13 @@ def describe(service: Service) -> dict[str, Any]:
             }
             for name, model in models.tasks.items()
         ],
-        "corpus": None,
+        "corpus": None if models.index is None else _describe_corpus(models.index),
     }
+
+
+def _describe_corpus(index: CorpusIndex) -> dict[str, int]:
+    info = index.info
+    return {"num_sentences": info.num_sentences, "num_tokens": info.num_tokens, "num_words": info.num_words}
 
 
 def _add_error_answers(app: FastAPI) -> None:

@@ -7,11 +7,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from elmokit.embed.picking import Pooling
 
 MOST_CANDIDATES = 100
+MOST_OCCURRENCES = 500
 
 Token = Annotated[str, Field(min_length=1)]
 Inputs = str | list[str | list[Token]]
 """One text, or several: raw strings, or lists of tokens, which are used as they are."""
 Layer = Literal["mean"] | Annotated[int, Field(ge=-64, le=63)]
+Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 Dimensions = Annotated[int, Field(ge=1)]
 Encoding = Literal["float", "base64"]
 TOKEN_IDS = (
@@ -113,3 +115,31 @@ class TaskInputs(Body):
     """Texts for a task model, in the form that the task reads."""
 
     inputs: str | list[str]
+
+
+class Senses(Body):
+    """Request for a map of a word's occurrences."""
+
+    word: Token
+    sentences: Annotated[list[str], Field(min_length=1)] | None = Field(
+        None, description="Sentences to search instead of the loaded corpus."
+    )
+    most: Annotated[int, Field(ge=1, le=MOST_OCCURRENCES)] = Field(
+        200, description="Number of occurrences; of more, evenly spaced ones are taken."
+    )
+
+
+class Neighbors(Body):
+    """Request for the contexts nearest to an occurrence of a word."""
+
+    word: Token
+    sentences: Annotated[list[str], Field(min_length=1)] | None = Field(
+        None, description="Sentences to search instead of the loaded corpus."
+    )
+    occurrence: Annotated[int, Field(ge=0)] = Field(0, description="Index of the query among the occurrences.")
+    layer: Layer = Field(-1, description="A layer's number, or the mean of all.")
+    weights: Annotated[list[Weight], Field(min_length=1, max_length=64)] | None = Field(
+        None, description="A weight per layer instead of one layer: their weighted sum is compared."
+    )
+    same_word: bool = Field(default=True, description="Search only the occurrences of the word.")
+    k: Annotated[int, Field(ge=1, le=MOST_CANDIDATES)] = 10

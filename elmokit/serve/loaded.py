@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from elmokit.analysis.index import CorpusIndex
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.options import EmbedderOptions
 from elmokit.embed.picking import Vectors
@@ -36,12 +37,14 @@ class Models:
         embedder: its Embedder.
         scorer: its Scorer; None without an output layer.
         tasks: task models by name.
+        index: index of a corpus, built with the same biLM; None without one.
     """
 
     name: str
     embedder: Embedder
     scorer: Scorer | None = None
     tasks: Mapping[str, TaskModel] = field(default_factory=dict)
+    index: CorpusIndex | None = None
 
     def warm_up(self) -> None:
         """Run one sentence through every part, so that the first request does not wait for late imports."""
@@ -70,24 +73,33 @@ class Models:
         return _places_function(self.scorer, top_k)
 
 
-def load_models(source: Source, *, tasks: Mapping[str, Path], score: bool = True, **options: Any) -> Models:
+def load_models(source: Source, *, tasks: Mapping[str, Path], index: Path | None = None, **options: Any) -> Models:
     """Load the models of a server.
 
     Args:
         source: the biLM, as for `Embedder.from_pretrained`.
         tasks: folders of task models by name.
-        score: also load the output layer, where there is one.
+        index: folder of a corpus index that was built with this biLM.
         options: options of the `Embedder`.
     """
     embedder_options: EmbedderOptions = options  # type: ignore[assignment]
     shared = SharedParts()
     scorer = None
-    if score and has_softmax(source):
+    if has_softmax(source):
         loaded = load_language_model(source)
         scorer = Scorer(loaded.model, loaded.vocab, state=options.get("state", "warm"), warm=loaded.start_state)
     embedder = Embedder.from_pretrained(source, **embedder_options)
     task_models = {name: load_task(folder, shared=shared) for name, folder in tasks.items()}
-    return Models(_name_of(source), embedder, scorer, task_models)
+    return Models(
+        _name_of(source), embedder, scorer, task_models, None if index is None else open_index(index, embedder)
+    )
+
+
+def open_index(folder: Path, embedder: Embedder) -> CorpusIndex:
+    """Open a corpus index; reject one that another biLM has built."""
+    index = CorpusIndex.open(folder)
+    index.check_embedder(embedder)
+    return index
 
 
 def parse_tasks(given: Sequence[str]) -> dict[str, Path]:

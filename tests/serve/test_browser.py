@@ -1,0 +1,162 @@
+"""A browser clicks through every view of the page."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from live_server import SENTENCES, Client, serving, toy_models
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
+)
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.browser,
+    pytest.mark.skipif(BROWSER is None, reason="no chromium is installed; on Debian: apt install chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with serving(toy_models()) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=BROWSER, args=[*FLAGS.split(), "--no-first-run"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """Open a page that must log no error."""
+    errors: list[str] = []
+    opened = browser.new_page(viewport={"width": 1100, "height": 800})
+    opened.set_default_timeout(10_000)
+    opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    opened.close()
+    assert errors == []
+
+
+def check_accessible(page: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page.wait_for_timeout(800)  # colors have settled
+    found = axe.Axe().run(page).response["violations"]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")] == []
+
+
+def test_sentence_shows_substitutes_and_restores_its_address(page, client):
+    page.goto(client.url)
+    page.fill("#text", SENTENCES[0])
+    page.click(".go")
+    page.wait_for_selector(".token >> text=river")
+    page.click(".token >> text=river")
+    page.wait_for_selector("text=In the place of “river”")
+    assert page.locator(".ranking").count() == 3
+    page.click("label:has-text('From the left')")
+    check_accessible(page)
+    address = page.url
+    assert "side=forward" in address
+    page.goto("about:blank")
+    page.goto(address)
+    page.wait_for_selector("text=In the place of “river”")
+    assert page.input_value("#text") == SENTENCES[0]
+    word = page.locator(".ranking button").first
+    replaced = word.locator("span").first.inner_text()
+    word.click()
+    page.wait_for_selector(f"text=In the place of “{replaced}”")
+
+
+def test_tokens_can_be_reached_by_keyboard(page, client):
+    page.goto(f"{client.url}/#sentence?text=the+old+man")
+    page.locator(".token").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=In the place of “old”")
+
+
+def test_layers_change_with_the_slider(page, client):
+    page.goto(f"{client.url}/#layers?a=the+old+boat&b=the+red+boat&layer=0")
+    cell = page.locator(".heat tbody tr").nth(2).locator("button").nth(2)
+    cell.wait_for()
+    assert cell.inner_text() == "1.00"
+    other = page.locator(".heat tbody tr").nth(1).locator("button").nth(1)
+    before = other.inner_text()
+    page.focus("#layer")
+    page.keyboard.press("ArrowRight")
+    sync_api.expect(other).not_to_have_text(before)
+    cell.click()
+    page.wait_for_selector("text=“boat” and “boat”")
+    assert "layer=1" in page.url
+    check_accessible(page)
+
+
+def test_senses_move_and_keep_their_points(page, client):
+    page.goto(f"{client.url}/#senses")
+    page.fill("#word", "the")
+    page.fill("#sentences", "\n".join(SENTENCES))
+    page.click("text=Show the senses")
+    page.wait_for_selector(".dot")
+    before = page.evaluate("[...document.querySelectorAll('.dot')].map((dot) => dot.style.transform)")
+    page.evaluate("document.querySelectorAll('.dot').forEach((dot, index) => { dot.dataset.index = index; })")
+    page.focus("#layer")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("text=First LSTM:")
+    after = page.evaluate("[...document.querySelectorAll('.dot')].map((dot) => dot.style.transform)")
+    assert len(before) == len(after)
+    assert before != after
+    assert page.evaluate("[...document.querySelectorAll('.dot')].every((dot, i) => dot.dataset.index === String(i))")
+    page.locator(".dot").nth(3).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Nearest in the first lstm")
+    check_accessible(page)
+
+
+def test_mix_follows_the_weights(page, client):
+    page.goto(f"{client.url}/#mix")
+    page.fill("#word", "the")
+    page.fill("#sentences", "\n".join(SENTENCES))
+    page.click("text=Find neighbors")
+    page.wait_for_selector("text=Nearest contexts")
+    page.click("button:text-is('Token layer')")
+    sync_api.expect(page.locator(".contexts .number").first).to_have_text("1.000")
+    assert "weights=1" in page.url
+    check_accessible(page)
+
+
+def test_views_without_data_say_what_to_do(page, client):
+    page.goto(f"{client.url}/#tasks")
+    page.wait_for_selector("text=No task model is loaded")
+    page.goto(f"{client.url}/#sentence?text=+")
+    page.wait_for_selector("text=Type a sentence to begin")
+
+
+def test_a_key_is_asked_for(browser):
+    with serving(toy_models(), api_keys=["secret"]) as client:
+        page = browser.new_page()
+        page.goto(client.url)
+        page.fill("#key", "secret")
+        page.click("text=Continue")
+        page.wait_for_selector(".token")
+        page.close()
+
+
+@pytest.mark.parametrize("view", ["sentence", "layers", "senses", "mix", "tasks"])
+def test_a_phone_in_the_dark_shows_every_view(browser, client, view):
+    context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{client.url}/#{view}")
+    page.wait_for_selector("h1")
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    check_accessible(page)
+    context.close()

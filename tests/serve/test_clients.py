@@ -1,0 +1,59 @@
+"""Clients that people have: openai, huggingface_hub and curl."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from live_server import SENTENCES, Client, serving, toy_models
+
+pytestmark = pytest.mark.long
+MODELS = toy_models()
+EXPECTED = MODELS.embedder.encode(SENTENCES[:3], normalize_embeddings=True)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with serving(MODELS, api_keys=["secret"]) as started:
+        yield started
+
+
+def test_the_openai_client_works_with_its_defaults(client: Client):
+    openai = pytest.importorskip("openai", reason="openai is not installed")
+    with openai.OpenAI(base_url=f"{client.url}/v1", api_key="secret", max_retries=0) as connected:
+        answer = connected.embeddings.create(input=SENTENCES[:3], model="toy")
+        np.testing.assert_allclose([one.embedding for one in answer.data], EXPECTED, atol=1e-6)
+        assert answer.usage.prompt_tokens == sum(len(sentence.split()) for sentence in SENTENCES[:3])
+        answer = connected.embeddings.create(input=SENTENCES[0], model="toy", encoding_format="float", dimensions=4)
+        assert len(answer.data[0].embedding) == 4
+        assert [model.id for model in connected.models.list()] == ["toy"]
+        with pytest.raises(openai.NotFoundError, match="is not served"):
+            connected.embeddings.create(input="a", model="other")
+        # LangChain's and LlamaIndex's clients send token ids by default.
+        with pytest.raises(openai.UnprocessableEntityError, match="check_embedding_ctx_length=False"):
+            connected.embeddings.create(input=[[464, 1097]], model="toy")
+    with (
+        openai.OpenAI(base_url=f"{client.url}/v1", api_key="wrong", max_retries=0) as stranger,
+        pytest.raises(openai.AuthenticationError, match="API key"),
+    ):
+        stranger.embeddings.create(input="a", model="toy")
+
+
+def test_the_hugging_face_client_extracts_features(client: Client):
+    hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    connected = hub.InferenceClient(base_url=f"{client.url}/embed", token="secret")
+    found = connected.feature_extraction(SENTENCES[0])
+    np.testing.assert_allclose(np.asarray(found).reshape(-1), EXPECTED[0], atol=1e-6)
+    found = connected.feature_extraction(SENTENCES[0], normalize=False, truncate=True)
+    np.testing.assert_allclose(np.asarray(found).reshape(-1), MODELS.embedder.encode(SENTENCES[0]), atol=1e-6)
+
+
+def test_curl_sends_and_gets_text(client: Client):
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("curl is not installed")
+    command = [curl, "-sS", f"{client.url}/tokenize", "-H", "Authorization: Bearer secret"]
+    asked = [*command, "-H", "Content-Type: text/plain", "--data-binary", "the boat, red\nthe net"]
+    assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "the boat , red\nthe net\n"
+    as_json = [*command, "-d", '{"inputs": "the boat"}']
+    assert '"text":"boat"' in subprocess.run(as_json, capture_output=True, text=True, check=True).stdout
