@@ -23,14 +23,13 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # before torch is imported
 from report import Report, Row, gather_facts, judge, spread
 
 from elmokit.analysis.datasets import DataSet, choose_datasets
-from elmokit.analysis.table1 import BASELINE, ELMO, make_recipe
 from elmokit.cli.system import keep_freed_memory
 from elmokit.config import find_recipe, read_recipe
 from elmokit.runs.seeds import seeded
 from elmokit.tasks.batches import TrainingBatches, prefetched
 from elmokit.tasks.materials import TaskData, all_sequences, gather_materials
 from elmokit.tasks.names import get_task
-from elmokit.tasks.recipe import TaskRecipe
+from elmokit.tasks.recipe import ElmoSettings, TaskRecipe
 from elmokit.tasks.state import START, TaskState
 from elmokit.tasks.task import Batch
 from elmokit.tasks.task_model import build_task_model
@@ -74,10 +73,8 @@ def measure(dataset: DataSet, arguments: argparse.Namespace, layers_dir: Path) -
     if base.training.batch_size == 1:  # documents
         num_examples = arguments.steps + 1
     few = replace(data, train=_spread_out(data.train, num_examples), dev=data.dev[:1], read_test=None)
-    arms = [
-        make_arm(dataset, make_recipe(base, arm, bilm=arguments.elmo, seed=0), few, layers_dir)
-        for arm in (BASELINE, ELMO)
-    ]
+    settings = (ElmoSettings(place="none"), base.elmo.model_copy(update={"model": arguments.elmo}))
+    arms = [make_arm(dataset, base.model_copy(update={"elmo": elmo}), few, layers_dir) for elmo in settings]
     for arm in arms:
         arm.seconds_of_a_step()  # warm-up
     medians: list[list[float]] = [[], []]

@@ -14,10 +14,11 @@ LOCK = "lock"
 
 
 @contextmanager
-def locked(folder: Path, *, work: str) -> Iterator[None]:
+def locked(folder: Path, *, work: str, wait: bool = False) -> Iterator[None]:
     """Hold an exclusive lock on a folder; the system releases it when the process ends, however it ends.
 
-    ``work`` completes the error that other processes raise: "another process is training in it".
+    ``work`` completes the error that other processes raise: "another process is training in it". With ``wait`` they
+    wait for the lock instead.
     """
     try:
         descriptor = open_descriptor(folder / LOCK)
@@ -26,18 +27,18 @@ def locked(folder: Path, *, work: str) -> Iterator[None]:
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written: {error.strerror}; write elsewhere") from error
     try:
-        _lock(descriptor, folder, work)
+        _lock(descriptor, folder, work, wait=wait)
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, folder: Path, work: str) -> None:
+def _lock(descriptor: int, folder: Path, work: str, *, wait: bool) -> None:
     if sys.platform != "win32":
         import fcntl
 
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise OutputError(f"{folder}: another process is {work}; wait for it, or write elsewhere") from None
         except OSError as error:

@@ -8,8 +8,9 @@ of a prepared text (`text` of a pretraining run), from which excluded sentences 
 as seen if it equals a line of the text up to case, white space and punctuation. Sentences with fewer than 40 letters
 and digits are left out, since they occur anywhere.
 
-RUNS is the folder of a finished `elmokit reproduce table1`. With it, every row of that table whose test set was seen by
-more than 1 % is scored on two parts: examples of which nothing was seen, and examples of which half or more was seen.
+RUNS is the folder of a finished `elmokit reproduce table1 --keep-models`. With it, every row of that table whose test
+set was seen by more than 1 % is scored on two parts: examples of which nothing was seen, and examples of which half or
+more was seen.
 
 `--list` prints the setting `data.exclude` of a pretraining run that leaves out all these sets.
 """
@@ -24,10 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from elmokit.analysis.datasets import DATASETS, DataSet
-from elmokit.analysis.table1 import ARMS, run_folder
-from elmokit.analysis.table1_summary import ARM_TITLES, NOTHING, as_table, summarize
 from elmokit.atomic import atomic_file
 from elmokit.errors import ElmokitError, InputError
+from elmokit.paper.arms import ARMS, BASELINE, ELMO, UNTRAINED
+from elmokit.paper.plan import TASK, PaperRun
+from elmokit.paper.statistics import show_scores
+from elmokit.paper.tables import NOTHING, as_table
+from elmokit.paper.workshop import run_folder
 from elmokit.readers.plain_text import read_texts
 from elmokit.runs.provenance import gather_facts, shown_word
 from elmokit.tasks.names import get_task
@@ -36,6 +40,7 @@ from elmokit.text.corpus import Corpus
 from elmokit.text.exclusion import MIN_LETTERS, SENTENCE_ENDS, split_texts
 from elmokit.text.lines import find_inputs, read_lines
 
+COMPARED = (BASELINE, UNTRAINED, ELMO)
 WORTH_SCORING = 0.01  # of a test set's sentences
 BATCH_SIZE = 32
 ALL, UNSEEN, HALF_SEEN = "all", "nothing seen", "half or more seen"
@@ -239,20 +244,21 @@ def scores_table(sets: Iterable[TestSet], seen: set[str], runs: Path) -> str:
         if len(sentences & seen) <= WORTH_SCORING * len(sentences):
             continue
         parts = parts_of(one, seen)
-        scores = {arm: score_parts(one, arm, parts, runs) for arm in ARMS}
+        scores = {arm: score_parts(one, arm, parts, runs) for arm in COMPARED}
         for name, places in parts.items():
-            cells = [summarize(scores[arm][name], num_seeds=len(scores[arm][name])) for arm in ARMS]
+            cells = [show_scores(scores[arm][name]) if scores[arm][name] else NOTHING for arm in COMPARED]
             rows.append([one.dataset.title, name, f"{len(places):,}", *cells])
-    return as_table(["data", "examples", "number", *(ARM_TITLES[arm] for arm in ARMS)], rows)
+    return as_table(["data", "examples", "number", *(ARMS[arm].title for arm in COMPARED)], rows)
 
 
 def score_parts(one: TestSet, arm: str, parts: Mapping[str, Sequence[int]], runs: Path) -> dict[str, dict[int, float]]:
     """Return the score of every seed on each non-empty part."""
     task, shared = get_task(one.dataset.task), SharedParts()
-    folders = sorted(run_folder(runs, one.dataset, arm, 0).parent.glob("seed-*/model"))
+    folders = sorted(run_folder(runs, PaperRun(TASK, one.dataset.name, arm)).glob("seed-*/model"))
     if not folders:
         raise InputError(
-            f"{runs}: has no finished run of {one.dataset.name}, {arm}; finish `elmokit reproduce table1` first"
+            f"{runs}: has no finished run of {one.dataset.name}, {arm}; "
+            "make them with: elmokit reproduce table1 --keep-models"
         )
     found: dict[str, dict[int, float]] = {name: {} for name in parts}
     for number, folder in enumerate(folders):

@@ -20,8 +20,9 @@ BLOCK = re.compile(r"(<!-- rooms: .*? -->\n```\n).*?(```\n<!-- end of rooms -->)
 LINES = {
     "cli": ("the command line", "a verb parses, calls one function of a room, shows the result"),
     "serve": ("over HTTP", "routes, batching queue, page"),
+    "paper": ("the paper, re-run", "plan, engine, file of runs, claims, page, figures"),
     "integrations": ("inside other libraries", "one file per library: AllenNLP, simple_elmo, ONNX, Ray"),
-    "analysis": ("the paper's questions", "neighbors, probes, word senses, minimal pairs, Table 1"),
+    "analysis": ("the paper's questions", "neighbors, probes, word senses, minimal pairs, datasets"),
     "tasks": ("the tasks of the paper", "one loop for all of them, one file per task"),
     "pretrain": ("training the biLM", "recipe, batches, step, loop, several ranks, fine-tuning"),
     "score": ("how likely a text is", "perplexity, scores per word, n-grams to compare with"),

@@ -1,4 +1,4 @@
-"""Datasets of our Table 1: their files, and splits where they have none.
+"""Datasets of the tasks: their files, and splits where they have none.
 
 They replace the paper's datasets, which are not free. A table names the data it used.
 """
@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from elmokit.analysis.splits import split_by_document
 from elmokit.errors import InputError
 from elmokit.readers.conll2003 import TaggedSentence
 from elmokit.readers.conll2012 import Document
 from elmokit.tasks.materials import TaskData, read_data
+from elmokit.tasks.names import get_task
 from elmokit.tasks.squad import hold_out_contexts
 from elmokit.tasks.task import AnyTask
 
@@ -21,7 +23,7 @@ PACKED = ("", ".xz", ".gz")  # suffixes of a file's name
 
 @dataclass(frozen=True)
 class DataSet:
-    """Row of the table."""
+    """A dataset of a task, a row of Table 1."""
 
     name: str
     """Name on the command line, and of the folder of its runs."""
@@ -38,17 +40,38 @@ class DataSet:
 
     def find_files(self, data_dir: Path) -> list[Path]:
         """Return the paths of the files, compressed or not."""
-        found = []
-        for name in self.files:
-            paths = [data_dir / f"{name}{end}" for end in PACKED]
-            existing = [path for path in paths if path.is_file()]
-            if not existing:
-                raise InputError(
-                    f"{data_dir}: has no {name} (or {' or '.join(PACKED[1:])} of it), a file of {self.name}; "
-                    "put it there, or choose other rows with --tasks"
-                )
-            found.append(existing[0])
-        return found
+        return find_files(data_dir, self.files, self.name)
+
+    def read_text(self, data_dir: Path) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
+        """Return the sentences of the training and the dev part, each once; of SQuAD the paragraphs alone.
+
+        Phrases of SST, which are examples of their own in training, are left out.
+        """
+        task, paths = get_task(self.task), self.find_files(data_dir)
+        data = self.read(task, *paths)
+        train = task.read(paths[0]) if self.read is _read_given else data.train
+        return _text_of(task, train), _text_of(task, data.dev)
+
+
+def find_files(data_dir: Path, names: Sequence[str], row: str) -> list[Path]:
+    """Return the paths of files, compressed or not; ``row`` is what needs them."""
+    found = []
+    for name in names:
+        paths = [data_dir / f"{name}{end}" for end in PACKED]
+        existing = [path for path in paths if path.is_file()]
+        if not existing:
+            raise InputError(
+                f"{data_dir}: has no {name} (or {' or '.join(PACKED[1:])} of it), a file of {row}; "
+                "put it there, or choose other rows with --only"
+            )
+        found.append(existing[0])
+    return found
+
+
+def _text_of(task: AnyTask, examples: Sequence[Any]) -> list[Sequence[str]]:
+    columns = (task.sequences(example) for example in examples)
+    chosen = (column[:1] if task.name == "squad" else column for column in columns)
+    return list(dict.fromkeys(tuple(tokens) for parts in chosen for part in parts for tokens in part))
 
 
 def _read_given(task: AnyTask, train: Path, dev: Path, test: Path) -> TaskData:
@@ -126,7 +149,13 @@ DATASETS = (
         read=_divide_documents,
         split="80/10/10 % of the documents, by a fixed seed",
     ),
+    DataSet("parse", "parse", "EWT trees", "f1", _three("trees/ewt.{}.ptb"), _read_given, PUBLISHED_SPLIT),
 )
+
+
+def find_dataset(name: str) -> DataSet:
+    """Return the dataset of this name."""
+    return next(one for one in DATASETS if one.name == name)
 
 
 def choose_datasets(names: Sequence[str]) -> list[DataSet]:

@@ -1,6 +1,6 @@
-"""Verbs that reproduce the paper's tables: reproduce table1."""
+"""The verb that reproduces the paper's tables and figures: reproduce."""
 
-import sys
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,25 +8,32 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmokit.cli.app import app
-from elmokit.cli.commands import sub_app, verb
+from elmokit.cli.commands import verb
 from elmokit.cli.messages import print_message
 from elmokit.cli.stopping import stop_by_signal
-from elmokit.cli.system import keep_freed_memory
+from elmokit.cli.system import keep_freed_memory, keep_freed_memory_of_children
 from elmokit.errors import ElmokitError, InputError, OutputError
 from elmokit.weights.bundled import EN_SMALL, find_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from elmokit.analysis.datasets import DataSet
-    from elmokit.analysis.table1 import Failed, TableRun
-    from elmokit.analysis.table1_summary import Runs
-    from elmokit.cli.table_display import TableDisplay
-    from elmokit.tasks.progress import Entry
-    from elmokit.tasks.recipe import TaskRecipe
+    from elmokit.cli.paper_display import PaperDisplay
+    from elmokit.paper.engine import Event
+    from elmokit.paper.plan import PaperRun
+    from elmokit.paper.run_file import RunFile
+    from elmokit.paper.settings import Recipes
+    from elmokit.paper.workshop import Workshop
 
 VECTORS = "glove/glove.6B.100d.top100k.f16.npz"  # below the data's folder
-TABLE1_EPILOG = """\b
+RUNS, PAGE = "paper-runs.jsonl", "paper.md"
+EPILOG = """\b
+Examples
+  elmokit reproduce all --plan
+  elmokit reproduce table3 --data data --only snli --seeds 1
+  elmokit reproduce all --page
+
+\b
 The rows, and the files below DIR that they need, also as .gz or .xz
   ner-wikigold  ner/wikigold.conll
   ner-wnut17    ner/wnut17.{train,dev,test}.conll
@@ -35,178 +42,153 @@ The rows, and the files below DIR that they need, also as .gz or .xz
   squad         squad/{train,test}-small.json
   srl           srl/ewt-propbank-{train,dev,test}.conll
   coref         coref/litbank-conll.tar
+  parse         trees/ewt.{train,dev,test}.ptb
+  play, wsd     wsd/semcor.{data.xml,gold.key.txt}
+  wsd           wsd/wordnet3.0.index.sense, wsd/NAME/NAME.{data.xml,gold.key.txt}
+  pos           pos/en_ewt-ud-{train,dev,test}.conllu
 
-Ctrl-C finishes the step, saves and exits; run the same command to resume. Finished runs are not repeated."""
-
-reproduce = sub_app("Reproduce the paper's tables on data that you have.")
-app.add_typer(reproduce, name="reproduce")
-
-
-@reproduce.callback()
-def _tables() -> None:
-    """Reproduce the paper's tables on data that you have."""
+Ctrl-C finishes the step, saves and exits; run the same command to resume. Runs that the file of runs has are not made
+again, on whichever machine they were made."""
 
 
-@verb(reproduce, epilog=TABLE1_EPILOG)
-def table1(
+@verb(app, epilog=EPILOG)
+def reproduce(
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="table1 to table7, figure1, figure2, or all.")],
     *,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the datasets.")] = None,
     elmo: Annotated[
-        Path, typer.Option(metavar="MODEL", help="The biLM's folder.  [default: en-small]", show_default=False)
-    ] = EN_SMALL,
+        Path | None, typer.Option(metavar="MODEL", help="The biLM.  [default: en-small]", show_default=False)
+    ] = None,
     vectors: Annotated[
         Path | None, typer.Option(metavar="FILE", help=f"Static vectors.  [default: DIR/{VECTORS}]")
     ] = None,
-    run_dir: Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Folder of the runs.")] = Path(
-        "runs/table1"
+    cove: Annotated[str | None, typer.Option(metavar="ENCODER", help="CoVe, to compare with.")] = None,
+    context2vec: Annotated[str | None, typer.Option(metavar="ENCODER", help="context2vec, to compare with.")] = None,
+    results: Annotated[
+        Path, typer.Option(metavar="DIR", help=f"Folder of {RUNS}, of {PAGE} and of the figures.")
+    ] = Path("results"),
+    run_dir: Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Folder of unfinished runs.")] = Path(
+        "runs/paper"
     ),
-    tasks: Annotated[
-        str, typer.Option(metavar="NAMES", help="Rows or tasks, separated by commas.  [default: all]")
-    ] = "",
-    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs per arm, with seeds 0 to N-1.")] = 3,
+    only: Annotated[str, typer.Option(metavar="NAMES", help="Rows, tasks or kinds of runs, separated by commas.")] = "",
+    seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Seeds per arm at most.")] = None,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at a time, each on one core.")] = 2,
     recipes: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder with ner.toml and so on.  [default: elmokit's]")
     ] = None,
-    save: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.md", help="Also write the table as Markdown, and every run as JSON beside it."),
-    ] = None,
-    note: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="A paragraph for that page; can be repeated."),
-    ] = None,
-    only_print: Annotated[bool, typer.Option("--only-print", help="Run nothing; print the finished runs.")] = False,
+    keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the models of finished runs.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Make nothing; print the runs and the time they take.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Make nothing; write the page from the file of runs.")] = False,
 ) -> None:
-    """Train six tasks without ELMo, with an untrained biLM, and with ELMo.
-
-    The three arms of a row differ in nothing else. The best weights are chosen on the dev set; the test set is
-    evaluated once.
-    """
+    """Re-run the paper's tables and figures, and write the page that compares them claim by claim."""
     keep_freed_memory()
-    from elmokit.analysis.datasets import choose_datasets
-    from elmokit.analysis.table1_summary import read_runs
+    from elmokit.paper.plan import choose_tables, plan_runs
+    from elmokit.paper.run_file import RunFile
+    from elmokit.paper.settings import Recipes
 
-    if save is not None and not save.absolute().parent.is_dir():  # checked now, not after a night of training
-        raise OutputError(f"{save}: there is no folder {save.parent}; make it first, or write elsewhere")
-    if note and save is None:
-        raise InputError("--note is a paragraph of the page that --save writes; add --save FILE.md")
-    datasets = choose_datasets([name for name in tasks.split(",") if name])
-    if only_print:
-        _show(
-            datasets,
-            read_runs(run_dir, datasets, num_seeds=seeds),
-            run_dir,
-            num_seeds=seeds,
-            save=save,
-            notes=note or [],
-        )
+    if not plan and not results.is_dir():  # checked now, not after a night of training
+        raise OutputError(f"{results}: no such folder; create it, or name another with --results")
+    runs = plan_runs(choose_tables(what), seeds=seeds, only=[name for name in only.split(",") if name])
+    file, chosen = RunFile(results / RUNS), Recipes(recipes)
+    name = None if elmo is None else _model_folder(elmo).name
+    if plan:
+        _print_plan(runs, file, chosen, elmo=name, workers=workers)
+        return
+    if page:
+        _write_page(file, chosen, results, elmo=name)
         return
     if data is None:
-        raise InputError("no data; name its folder with --data, or use --only-print")
-    runs = _plan(datasets, data, run_dir, elmo=elmo, vectors=vectors, recipes=recipes, num_seeds=seeds)
-    is_over, shown = _run(runs, data, run_dir)
-    _show(datasets, _finished_runs(runs), run_dir, num_seeds=seeds, save=save, notes=note or [])
-    if not is_over:
-        raise KeyboardInterrupt(f"the runs are saved in {run_dir}; run the same command to resume")
-    if shown.failed:
-        raise ElmokitError(f"{len(shown.failed)} of {len(runs)} runs failed, see above; the others are finished")
+        raise InputError("no data; name its folder with --data, or use --plan or --page")
+    sources = {"bilm": str(_model_folder(elmo or EN_SMALL)), "cove": cove, "context2vec": context2vec}
+    given = {kind: source for kind, source in sources.items() if source is not None}
+    shop = _workshop(data, vectors or data / VECTORS, given, chosen, run_dir)
+    elmo_name = Path(given["bilm"]).name
+    is_over, shown = _make(runs, shop, file, elmo=elmo_name, workers=workers, keep_models=keep_models)
+    has_bilm = any("bilm" in one.inputs and one.elmo == elmo_name for one in file.read().values())
+    _write_page(file, chosen, results, elmo=elmo_name if has_bilm else None)  # all may be baselines
+    _report_end(shown, run_dir, is_over=is_over)
 
 
-def _plan(
-    datasets: "Sequence[DataSet]",
-    data: Path,
-    run_dir: Path,
+def _model_folder(elmo: Path) -> Path:
+    return find_model(elmo).resolve()  # resolved, so that the same command resumes in any folder
+
+
+def _workshop(data: Path, vectors: Path, sources: dict[str, str], recipes: "Recipes", run_dir: Path) -> "Workshop":
+    from elmokit.paper.inputs import Inputs
+    from elmokit.paper.workshop import Workshop
+
+    return Workshop(Inputs(data.resolve(), vectors.resolve(), sources, recipes), run_dir.resolve())
+
+
+def _print_plan(
+    runs: "Sequence[PaperRun]", file: "RunFile", recipes: "Recipes", *, elmo: str | None, workers: int
+) -> None:
+    from elmokit.paper.estimates import estimate_runs, show_plan
+    from elmokit.paper.results import Results
+
+    records = file.read()
+    is_known = elmo is None or any(record.elmo == elmo for record in records.values())
+    results = Results(records if is_known else {}, recipes, elmo=elmo if is_known else None)
+    distinct = recipes.distinct(runs)
+    missing = [run for run in distinct if results.find(run) is None]
+    seconds = estimate_runs(missing, records, recipes)
+    typer.echo(show_plan(missing, seconds, num_done=len(distinct) - len(missing), workers=workers))
+
+
+def _make(
+    runs: "Sequence[PaperRun]",
+    shop: "Workshop",
+    file: "RunFile",
     *,
-    elmo: Path,
-    vectors: Path | None,
-    recipes: Path | None,
-    num_seeds: int,
-) -> "list[TableRun]":
-    """Return every run. Missing files are reported before the first one starts."""
-    from elmokit.analysis.table1 import plan_runs
-
-    for dataset in datasets:
-        dataset.find_files(data)
-    file = (vectors or data / VECTORS).resolve()
-    by_task = {
-        task: _read_recipe(task, recipes, vectors=file) for task in dict.fromkeys(dataset.task for dataset in datasets)
-    }
-    # Resolved, so that the same command resumes in any folder.
-    return plan_runs(datasets, by_task, run_dir, bilm=str(find_model(elmo).resolve()), num_seeds=num_seeds)
-
-
-def _read_recipe(task: str, folder: Path | None, *, vectors: Path) -> "TaskRecipe":
-    from elmokit.tasks.recipe import find_task_recipe, resolve_recipe
-
-    path = find_task_recipe(task, None if folder is None else folder / f"{task}.toml")
-    return resolve_recipe(task, path, vectors=vectors)
-
-
-def _finished_runs(runs: "list[TableRun]") -> "Runs":
-    """Return the finished runs; those of other recipes were reported as failed."""
-    from elmokit.analysis.table1 import read_run
-    from elmokit.tasks.resume_check import same_recipe
-
-    found = {(run.dataset.name, run.arm, run.seed): (read_run(run.folder), run.recipe) for run in runs}
-    return {
-        key: one
-        for key, (one, recipe) in found.items()
-        if one is not None and same_recipe(one.result["recipe"], recipe)
-    }
-
-
-def _run(runs: "list[TableRun]", data: Path, run_dir: Path) -> "tuple[bool, TableDisplay]":
-    from elmokit.analysis.table1 import run_table
-    from elmokit.cli.table_display import show_table
+    elmo: str,
+    workers: int,
+    keep_models: bool,
+) -> "tuple[bool, PaperDisplay]":
+    from elmokit.cli.paper_display import show_runs
+    from elmokit.paper.engine import make_runs
+    from elmokit.paper.estimates import estimate_runs
 
     stop = threading.Event()
-    with show_table(runs) as shown, stop_by_signal(stop) as install_handlers:
+    distinct = shop.inputs.recipes.distinct(runs)
+    seconds = estimate_runs(distinct, file.read(), shop.inputs.recipes)
+    if workers > 1:
+        keep_freed_memory_of_children()
+    with show_runs(distinct, seconds, workers=workers) as shown, stop_by_signal(stop) as install_handlers:
 
-        def report(run: "TableRun", entry: "Entry | Failed") -> None:
+        def report(run: "PaperRun", event: "Event") -> None:
             install_handlers()
-            shown.report(run, entry)
+            shown.report(run, event)
 
-        is_over = run_table(runs, data, run_dir, report=report, stop=stop)
+        is_over = make_runs(
+            distinct,
+            shop,
+            file,
+            elmo=elmo,
+            workers=min(workers, os.cpu_count() or 1) if workers > 1 else 1,
+            report=report,
+            stop=stop,
+            keep_models=keep_models,
+        )
     return is_over, shown
 
 
-def _show(
-    datasets: "Sequence[DataSet]",
-    runs: "Runs",
-    run_dir: Path,
-    *,
-    num_seeds: int,
-    save: Path | None,
-    notes: "Sequence[str]",
-) -> None:
-    from elmokit.analysis.table1_summary import scores_of, to_json_lines, to_markdown
+def _write_page(file: "RunFile", recipes: "Recipes", folder: Path, *, elmo: str | None) -> None:
     from elmokit.atomic import atomic_file
-    from elmokit.cli.table_display import print_table
-    from elmokit.runs.provenance import gather_facts, shown_word
+    from elmokit.paper.figures import draw_figures
+    from elmokit.paper.page import make_page
+    from elmokit.paper.results import Results
 
-    print_table(datasets, scores_of(runs), num_seeds=num_seeds)
-    if save is None:
-        return
-    runs_file = save.with_name(f"{save.stem}-runs.jsonl")
-    page = to_markdown(
-        run_dir,
-        datasets,
-        runs,
-        num_seeds=num_seeds,
-        facts=gather_facts(["elmokit", *map(shown_word, _without_notes(sys.argv[1:]))]),
-        notes=notes,
-        runs_file=runs_file.name,
-    )
-    for path, text in ((runs_file, to_json_lines(run_dir, datasets, runs)), (save, page)):
-        with atomic_file(path) as new:
-            new.write_text(text, "utf-8")
-    print_message(f"the table is in {save}, its runs in {runs_file}")
+    results = Results(file.read(), recipes, elmo=elmo)
+    figures = draw_figures(results, folder, stem=Path(PAGE).stem)
+    with atomic_file(folder / PAGE) as new:
+        new.write_text(make_page(results, runs_file=RUNS, figures=figures), "utf-8")
+    print_message(f"the page is {folder / PAGE}; its {len(results.used)} runs are in {file.path}")
 
 
-def _without_notes(words: "Sequence[str]") -> "Iterator[str]":
-    """Yield the words of the command, without the notes."""
-    is_note = False
-    for word in words:
-        if not is_note and word.partition("=")[0] != "--note":
-            yield word
-        is_note = word == "--note"
+def _report_end(shown: "PaperDisplay", run_dir: Path, *, is_over: bool) -> None:
+    for reason, runs in shown.skipped.items():
+        print_message(f"{len(runs)} runs skipped, {runs[0]} first: {reason}")
+    if not is_over:
+        raise KeyboardInterrupt(f"the runs are saved in {run_dir}; run the same command to resume")
+    if shown.failed:
+        raise ElmokitError(f"{len(shown.failed)} runs failed, see above; the others are finished")

@@ -10,6 +10,7 @@ import os
 # Options of glibc's mallopt: one arena for all threads, map no block on its own, and never return the end of the heap
 # to the system. Arenas of other threads are returned whenever they are empty, so every step would map them anew.
 SETTINGS = {-8: 1, -4: 0, -1: 2**31 - 1}
+TUNABLES = "glibc.malloc.arena_max=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=2147483647"  # the same
 SPIN_COUNT = "10000"  # about a quarter of a millisecond
 
 
@@ -27,6 +28,12 @@ def keep_freed_memory() -> None:
         return
     for option, value in SETTINGS.items():
         set_option(option, value)
+
+
+def keep_freed_memory_of_children() -> None:
+    """Give processes that are started from now on the settings of `keep_freed_memory`."""
+    if not any(name.startswith("MALLOC_") for name in os.environ):
+        os.environ.setdefault("GLIBC_TUNABLES", TUNABLES)
 
 
 def limit_spinning() -> None:

@@ -1,4 +1,4 @@
-"""All data of Table 1 in their published formats and names, invented and tiny; a biLM, vectors and recipes to match."""
+"""All data of the paper's tables in their published formats and names, invented and tiny; a biLM, vectors, recipes."""
 
 import io
 import json
@@ -43,6 +43,7 @@ place = "input"
 [training]
 batch_size = {batch_size}
 epochs = 2
+max_examples = 100
 learning_rate = 0.01
 """
 
@@ -153,7 +154,7 @@ def write_documents(path: Path, num_documents: int) -> None:
 
 
 def write_data(folder: Path) -> Path:
-    """Everything that the table reads."""
+    """Everything that the tables read."""
     write_tagged(folder / "ner" / "wikigold.conll.xz", 20, per_document=2)
     for part, size in (("train", 10), ("dev", 4), ("test", 5)):
         write_tagged(folder / "ner" / f"wnut17.{part}.conll.xz", size)
@@ -162,9 +163,11 @@ def write_data(folder: Path) -> Path:
         write_pairs(folder / "snli" / f"snli_1.0_{'train-100k' if part == 'train' else part}.jsonl.xz", size)
         write_brackets(folder / "trees" / f"ewt.{part}.ptb.xz", size)
         write_roles(folder / "srl" / f"ewt-propbank-{part}.conll.xz", size)
+        write_tags(folder / "pos" / f"en_ewt-ud-{part}.conllu.xz", size)
     write_questions(folder / "squad" / "train-small.json.xz", 8)
     write_questions(folder / "squad" / "test-small.json.xz", 3)
     write_documents(folder / "coref" / "litbank-conll.tar.xz", 12)
+    write_senses(folder / "wsd")
     write_vectors(folder / "glove.txt")
     return folder
 
@@ -193,3 +196,45 @@ def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     packed = lzma.compress(text.encode()) if path.suffix == ".xz" else text.encode()
     path.write_bytes(packed)
+
+
+PLAYS = (
+    ("Chico Ruiz made a spectacular play", "play%1:04:04::"),
+    ("Kieffer , the only junior in the group , saw a good play", "play%1:04:04::"),
+    ("Olivia De Havilland signed to do a Broadway play", "play%1:10:01::"),
+    ("they were actors who had been handed fat roles in a successful play", "play%1:10:01::"),
+    ("They play chess", "play%2:33:00::"),
+    ("We play chess here", "play%2:33:00::"),
+)
+
+
+def write_senses(folder: Path) -> None:
+    """SemCor, four test sets and WordNet's index, of one word."""
+    names = ["semcor", "senseval2", "senseval3", "semeval2013", "semeval2015"]
+    for name in names:
+        rows, keys = ["<corpus>", "<text>"], []
+        for number, (text, sense) in enumerate(PLAYS):
+            pos = "NOUN" if "%1" in sense else "VERB"
+            words = [
+                f'<instance id="{number}" lemma="play" pos="{pos}">play</instance>'
+                if word == "play"
+                else f'<wf lemma="{word.lower()}" pos="X">{word}</wf>'
+                for word in text.split()
+            ]
+            rows += ["<sentence>", *words, "</sentence>"]
+            keys.append(f"{number} {sense}")
+        place = folder if name == "semcor" else folder / name
+        _write(place / f"{name}.data.xml", "\n".join([*rows, "</text>", "</corpus>"]) + "\n")
+        _write(place / f"{name}.gold.key.txt", "\n".join(keys) + "\n")
+    senses = ("play%1:10:01:: 07007945 1 3", "play%1:04:04:: 00554850 2 2", "play%2:33:00:: 01072949 1 5")
+    _write(folder / "wordnet3.0.index.sense.xz", "\n".join(senses) + "\n")
+
+
+def write_tags(path: Path, num_sentences: int) -> None:
+    lines = []
+    for person, verb, place in islice(_stories(), num_sentences):
+        tokens = [(person, "NNP"), (verb, "VBD"), (place, "NNP"), (".", ".")]
+        for number, (token, tag) in enumerate(tokens, start=1):
+            lines.append("\t".join([str(number), token, token, "X", tag, "_", "0", "root", "_", "_"]))
+        lines.append("")
+    _write(path, "\n".join([*lines, ""]))

@@ -1,0 +1,44 @@
+"""Arms of the paper's comparisons: how each one differs from the recipe of its row."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Source = Literal["none", "bilm", "untrained", "tuned", "cove"]
+"""Source of an arm's layers. ``untrained``: a biLM of the same shape. ``tuned``: the biLM after tuning on the row's
+training text. ``cove``: the encoder of a translation model."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Values in place of the recipe's, by dotted keys, and the source of the layers."""
+
+    title: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    source: Source = "bilm"
+
+
+BASELINE, ELMO, UNTRAINED, TUNED = "baseline", "elmo", "untrained", "tuned"
+
+ARMS = {
+    BASELINE: Arm("baseline", {"elmo.place": "none"}, "none"),
+    ELMO: Arm("+ ELMo"),
+    UNTRAINED: Arm("+ untrained", {"elmo.untrained": True}, "untrained"),
+    TUNED: Arm("+ ELMo, tuned", {}, "tuned"),
+    "last": Arm("last layer only", {"elmo.layers": "last", "elmo.penalty": 0.0}),
+    "lambda-1": Arm("all layers, lambda = 1", {"elmo.penalty": 1.0}),
+    "lambda-0.001": Arm("all layers, lambda = 0.001", {"elmo.penalty": 0.001}),
+    "last-no-gamma": Arm(
+        "last layer only, gamma = 1", {"elmo.layers": "last", "elmo.penalty": 0.0, "elmo.learn_gamma": False}
+    ),
+    "input": Arm("input only", {"elmo.place": "input"}),
+    "both": Arm("input and output", {"elmo.place": "both"}),
+    "output": Arm("output only", {"elmo.place": "output"}),
+    "type": Arm(
+        "ELMo's token layer only",
+        {"elmo.layers": "type", "elmo.penalty": 0.0, "elmo.place": "input", "words.file": "none"},
+    ),
+    "elmo-alone": Arm("ELMo without GloVe", {"words.file": "none"}),
+    "cove-last": Arm("+ CoVe, last layer", {"elmo.layers": "last", "elmo.penalty": 0.0}, "cove"),
+    "cove": Arm("+ CoVe, mixed layers", {}, "cove"),
+}

@@ -1,0 +1,191 @@
+"""Comparisons that a claim is judged by. Each returns a difference that the claim says is positive."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any, Protocol
+
+from elmokit.analysis.datasets import find_dataset
+from elmokit.paper.arms import ARMS, BASELINE, ELMO
+from elmokit.paper.plan import NEIGHBORS, SENSES, TAGS, Kind
+from elmokit.paper.results import Results
+from elmokit.paper.statistics import Difference, Scores, paired_difference, proportion_difference, updates_to_reach
+
+FIRST_SENSE = "the first sense"
+Layer = tuple[str, int]
+"""Encoder, number of the layer."""
+
+
+class Comparison(Protocol):
+    """A comparison of two numbers of the page."""
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the difference; None if a side was not run."""
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Two arms of a row, paired by seed."""
+
+    row: str
+    better: str
+    worse: str
+    part: str = "dev"
+    fraction: float = 1.0
+    other_fraction: float = 1.0
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        sides = [
+            ARMS[arm].title + ("" if share == 1 else f" at {share:.1%}")
+            for arm, share in ((self.better, self.fraction), (self.worse, self.other_fraction))
+        ]
+        return f"{find_dataset(self.row).title}: {sides[0]}, against {sides[1]}"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the difference of the scores."""
+        return paired_difference(
+            results.scores(self.row, self.better, self.part, fraction=self.fraction),
+            results.scores(self.row, self.worse, self.part, fraction=self.other_fraction),
+        )
+
+
+@dataclass(frozen=True)
+class Gains:
+    """ELMo's gain on a fraction of the data against its gain on all."""
+
+    row: str
+    fraction: float
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        return f"{find_dataset(self.row).title}: ELMo's gain on {self.fraction:.1%} of the data, against all"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the difference of the gains."""
+        return paired_difference(self._gains(results, self.fraction), self._gains(results, 1.0))
+
+    def _gains(self, results: Results, fraction: float) -> Scores:
+        before, after = (results.scores(self.row, arm, "dev", fraction=fraction) for arm in (BASELINE, ELMO))
+        return {seed: after[seed] - before[seed] for seed in before.keys() & after.keys()}
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Updates of the baseline to its best dev score, against those that ELMo needs to reach that score."""
+
+    row: str
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        return f"{find_dataset(self.row).title}: share of the baseline's updates that ELMo saves"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the share of updates saved, paired by seed."""
+        saved = {seed: 1 - needed / best for seed, (best, needed) in updates(results, self.row).items()}
+        return paired_difference(saved, dict.fromkeys(saved, 0.0))
+
+
+def updates(results: Results, row: str) -> dict[int, tuple[int, int]]:
+    """Return by seed the baseline's best step, and the step at which ELMo reaches its score; its last if it never does.
+
+    The numbers come from the dev curves of the runs.
+    """
+    before, after = results.runs(row, BASELINE), results.runs(row, ELMO)
+    found = {}
+    for seed in sorted(before.keys() & after.keys()):
+        baseline, elmo = before[seed].result, after[seed].result
+        goal = baseline["dev"][baseline["metric"]]
+        needed = updates_to_reach([(step, score) for step, score in elmo["dev_curve"]], goal)
+        found[seed] = baseline["best_step"], elmo["step"] if needed is None else needed
+    return found
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Two layers in an evaluation; `FIRST_SENSE` in place of a layer is WordNet's first sense."""
+
+    kind: Kind
+    better: Layer
+    worse: Layer | str
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        return f"{show_layer(self.better)}, against {show_layer(self.worse)}"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the difference of accuracies, with its error over the test instances."""
+        found = [layer_scores(results, self.kind, self.better[0])]
+        found.append(found[0] if isinstance(self.worse, str) else layer_scores(results, self.kind, self.worse[0]))
+        if found[0] is None or found[1] is None:
+            return None
+        other = found[1].baseline if isinstance(self.worse, str) else found[1].layers[self.worse[1]]
+        return proportion_difference(found[0].layers[self.better[1]], other, found[0].num)
+
+
+@dataclass(frozen=True)
+class LayerScores:
+    """Accuracy per layer over ``num`` instances, and that of a baseline: the first sense, or chance."""
+
+    layers: Sequence[float]
+    baseline: float
+    num: int
+
+
+def layer_scores(results: Results, kind: Kind, encoder: str) -> LayerScores | None:
+    """Return the accuracies of an encoder's layers in an evaluation; None if it was not run."""
+    row = {NEIGHBORS: "play", SENSES: "wsd", TAGS: "pos"}[kind]
+    found: Any = results.evaluation(kind, row, encoder)
+    if found is None:
+        return None
+    if kind == NEIGHBORS:
+        return LayerScores(found["same_sense"], found["chance"], found["tagged"])
+    if kind == SENSES:
+        return LayerScores(found["all"]["layers"], found["all"]["first_sense"], found["all"]["num_instances"])
+    return LayerScores(found["test"], 0.0, found["num_tokens"])
+
+
+def show_layer(layer: Layer | str) -> str:
+    """Return a layer in words."""
+    if isinstance(layer, str):
+        return layer
+    encoder, number = layer
+    name = {"bilm": "biLM", "cove": "CoVe"}.get(encoder, encoder)
+    return f"{name}, layer {number if encoder != 'cove' else number + 1}"
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Weight of a layer in the trained mix of a place, against the plain mean's third."""
+
+    row: str
+    place: str
+    layer: int
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        return f"{find_dataset(self.row).title}: weight of layer {self.layer} at the {self.place}, against 1/3"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the weight minus its share of a plain mean, over seeds."""
+        mixes = mix_weights(results, self.row, self.place)
+        weights = {seed: mix[self.layer] for seed, mix in mixes.items()}
+        return paired_difference(weights, {seed: 1 / len(mix) for seed, mix in mixes.items()})
+
+
+def mix_weights(results: Results, row: str, place: str) -> dict[int, list[float]]:
+    """Return the trained weights after the softmax by seed, of the runs with ELMo at a place."""
+    runs = results.runs(row, ELMO)
+    return {
+        seed: run.result["mixes"][place]["weights"]
+        for seed, run in runs.items()
+        if place in (run.result["mixes"] or {})
+    }
+
+
+def mean_weights(mixes: dict[int, list[float]]) -> list[float]:
+    """Return the mean weights over seeds."""
+    return [mean(weights) for weights in zip(*mixes.values(), strict=True)]

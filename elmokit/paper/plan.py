@@ -1,0 +1,168 @@
+"""The plan: which runs every table and figure of the paper needs. Tables, not code.
+
+A run that several tables need has the same settings in all of them, and is made once.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from elmokit.analysis.datasets import DATASETS
+from elmokit.errors import InputError
+from elmokit.paper.arms import BASELINE, ELMO, TUNED, UNTRAINED
+
+Kind = Literal["task", "ensemble", "tuning", "coverage", "neighbors", "senses", "tags"]
+
+TASK: Final = "task"
+ENSEMBLE: Final = "ensemble"
+TUNING: Final = "tuning"
+COVERAGE: Final = "coverage"
+NEIGHBORS: Final = "neighbors"
+SENSES: Final = "senses"
+TAGS: Final = "tags"
+
+
+@dataclass(frozen=True)
+class PaperRun:
+    """One run of the plan.
+
+    ``row`` is a dataset of `elmokit.analysis.datasets` or of `elmokit.paper.evaluations`. ``arm`` is one of
+    `elmokit.paper.arms`, or the encoder that an evaluation reads. ``seed`` is the number of members of an ensemble.
+    """
+
+    kind: Kind
+    row: str
+    arm: str
+    seed: int = 0
+    fraction: float = 1.0
+
+    def __str__(self) -> str:
+        share = "" if self.fraction == 1 else f", {self.fraction:.1%} of the data"
+        if self.kind == ENSEMBLE:
+            return f"{self.row}, {self.arm}, ensemble of {self.seed}"
+        if self.kind == TASK:
+            return f"{self.row}, {self.arm}{share}, seed {self.seed}"
+        return f"{self.row}, {self.kind}, {self.arm}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Every combination of rows, arms, fractions and seeds is a run."""
+
+    rows: tuple[str, ...]
+    arms: tuple[str, ...]
+    seeds: int = 1
+    fractions: tuple[float, ...] = (1.0,)
+    kind: Kind = TASK
+
+    def runs(self) -> Iterator[PaperRun]:
+        """Yield the runs of the block."""
+        for row in self.rows:
+            for arm in self.arms:
+                for fraction in self.fractions:
+                    for seed in range(self.seeds):
+                        yield PaperRun(self.kind, row, arm, seed, fraction)
+
+
+FIVE_SEEDS = ("ner-wikigold", "ner-wnut17", "sst", "snli")
+THREE_SEEDS = ("squad", "srl", "coref", "parse")
+TUNED_ROWS = ("ner-wikigold", "ner-wnut17", "snli", "squad", "sst")
+ABLATED = ("squad", "snli", "srl")
+FRACTIONS = (0.001, 0.01, 0.1, 1.0)
+ENCODERS = ("bilm", UNTRAINED, "cove", "context2vec", "glove")
+
+TABLES: dict[str, tuple[Block, ...]] = {
+    "table1": (
+        Block(FIVE_SEEDS + THREE_SEEDS, ("glove",), kind=COVERAGE),
+        Block(FIVE_SEEDS, (BASELINE, ELMO, UNTRAINED), seeds=5),
+        Block(THREE_SEEDS, (BASELINE, ELMO, UNTRAINED), seeds=3),
+        Block(TUNED_ROWS, ("bilm",), kind=TUNING),
+        Block(("ner-wikigold", "ner-wnut17", "snli", "sst"), (TUNED,), seeds=5),
+        Block(("squad",), (TUNED,), seeds=3),
+        Block(("squad", "sst"), ("cove",), seeds=3),
+    ),
+    "table2": (
+        Block(ABLATED, (BASELINE, "last", "lambda-1", "lambda-0.001"), seeds=3),
+        Block(("snli", "srl"), ("cove-last", "cove"), seeds=3),
+        Block(("ner-wikigold",), ("last", "lambda-1", "lambda-0.001", ELMO), seeds=5),
+        Block(("snli", "srl"), ("last-no-gamma",), seeds=3),
+    ),
+    "table3": (
+        Block(ABLATED, ("input", "both", "output"), seeds=3),
+        Block(("coref",), ("input", "both"), seeds=3),
+    ),
+    "table4": (Block(("play",), ("bilm", UNTRAINED, "cove"), kind=NEIGHBORS),),
+    "table5": (Block(("wsd",), ENCODERS, kind=SENSES),),
+    "table6": (Block(("pos",), ENCODERS, kind=TAGS),),
+    "table7": (Block(ABLATED, (BASELINE, "type", "elmo-alone", ELMO), seeds=3),),
+    "figure1": (
+        Block(("snli", "srl"), (BASELINE, ELMO), seeds=3, fractions=FRACTIONS),
+        Block(("snli", "srl"), (UNTRAINED,), seeds=3, fractions=(0.1,)),
+    ),
+    "figure2": (Block(("ner-wikigold", "sst", "snli", "squad", "srl", "coref"), (ELMO,), seeds=3),),
+}
+"""The runs of every table and figure. Claims of the text stand with the table that they are about."""
+
+ENSEMBLES = {"table1": (("snli", (BASELINE, ELMO), 5), ("squad", (BASELINE, ELMO), 3))}
+"""Ensembles of the same runs: row, arms, number of seeds."""
+
+ALL = "all"
+
+
+def choose_tables(name: str) -> list[str]:
+    """Return the tables and figures that a name stands for."""
+    if name != ALL and name not in TABLES:
+        raise InputError(f"there is no {name!r} to reproduce; choose {', '.join(TABLES)} or {ALL}")
+    return list(TABLES) if name == ALL else [name]
+
+
+def plan_runs(tables: Sequence[str], *, seeds: int | None = None, only: Sequence[str] = ()) -> list[PaperRun]:
+    """Return the runs of tables, each once, in the order in which they are made.
+
+    Evaluations come first, because they take minutes; then all runs seed by seed, so that half a table is useful.
+    ``seeds`` limits the seeds of every row. ``only`` names rows or tasks, kinds of runs, or both.
+    """
+    _check_rows(only)
+    runs = list(dict.fromkeys(run for table in tables for run in _runs_of(table, seeds)))
+    kinds = set(only) & {run.kind for run in runs}
+    rows = set(only) - kinds
+    chosen = [
+        run for run in runs if run.kind in (kinds or {run.kind}) and (not rows or {run.row, task_of(run.row)} & rows)
+    ]
+    return sorted(chosen, key=_place)
+
+
+def members(run: PaperRun) -> list[PaperRun]:
+    """Return the runs whose models form an ensemble."""
+    return [replace(run, kind=TASK, seed=seed) for seed in range(run.seed)]
+
+
+def task_of(row: str) -> str | None:
+    """Return the task of a row; None for an evaluation."""
+    return next((one.task for one in DATASETS if one.name == row), None)
+
+
+def _runs_of(table: str, seeds: int | None) -> Iterator[PaperRun]:
+    for block in TABLES[table]:
+        few = block if seeds is None else replace(block, seeds=min(seeds, block.seeds))
+        yield from few.runs()
+    for row, arms, number in ENSEMBLES.get(table, ()):
+        size = number if seeds is None else min(seeds, number)
+        if size > 1:
+            yield from (PaperRun(ENSEMBLE, row, arm, size) for arm in arms)
+
+
+def _place(run: PaperRun) -> tuple[int, int, float]:
+    """Return the place of a run in the order; runs on less data come first."""
+    if run.kind == TASK:
+        return 1, run.seed, run.fraction
+    return (2 if run.kind == ENSEMBLE else 0), 0, 0
+
+
+def _check_rows(only: Iterable[str]) -> None:
+    all_runs = [run for table in TABLES for run in _runs_of(table, None)]
+    known = list(dict.fromkeys([*(run.row for run in all_runs), *(one.task for one in DATASETS)]))
+    known += list(dict.fromkeys(run.kind for run in all_runs))
+    for name in only:
+        if name not in known:
+            raise InputError(f"the plan has no row {name!r}; its rows, tasks and kinds of runs are {', '.join(known)}")

@@ -1,0 +1,228 @@
+"""The paper's tables with our numbers, as Markdown."""
+
+from collections.abc import Iterable, Sequence
+
+from elmokit.analysis.datasets import find_dataset
+from elmokit.paper.arms import ARMS, BASELINE, ELMO, TUNED, UNTRAINED
+from elmokit.paper.comparisons import layer_scores, mean_weights, mix_weights, updates
+from elmokit.paper.evaluations import TEST_SETS
+from elmokit.paper.plan import (
+    COVERAGE,
+    ENCODERS,
+    ENSEMBLES,
+    FIVE_SEEDS,
+    FRACTIONS,
+    NEIGHBORS,
+    SENSES,
+    TAGS,
+    THREE_SEEDS,
+    TUNED_ROWS,
+    TUNING,
+    Kind,
+)
+from elmokit.paper.results import Results
+from elmokit.paper.statistics import NOT_RUN, error_reduction, show_scores
+
+NOTHING = "-"
+ENCODER_TITLES = {
+    "bilm": "biLM",
+    UNTRAINED: "untrained biLM",
+    "cove": "CoVe",
+    "context2vec": "context2vec",
+    "glove": "GloVe",
+}
+PAPER_LAYERS = {
+    SENSES: {"bilm": ("", "67.4", "69.0"), "cove": ("59.4", "64.7")},
+    TAGS: {"bilm": ("", "97.3", "96.8"), "cove": ("93.3", "92.8")},
+}
+PLACES = ("input", "output")
+MIXED_ROWS = ("ner-wikigold", "sst", "snli", "squad", "srl", "coref")
+
+
+def as_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of Markdown."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def show_table1(results: Results) -> str:
+    """Return the test scores of all tasks, the tuned biLMs' perplexities, the ensembles, and the coverage of GloVe."""
+    rows = []
+    for row in FIVE_SEEDS + THREE_SEEDS:
+        arms = {arm: results.scores(row, arm, "test") for arm in (BASELINE, UNTRAINED, ELMO, TUNED)}
+        cells = [show_scores(scores) for scores in arms.values()]
+        if row not in TUNED_ROWS:
+            cells[-1] = NOTHING
+        removed = error_reduction(arms[BASELINE], arms[ELMO])
+        dataset = find_dataset(row)
+        rows.append(
+            [dataset.task, dataset.title, dataset.metric, *cells, NOTHING if removed is None else f"{removed:.1%}"]
+        )
+    headings = ["task", "data", "metric", *(ARMS[arm].title for arm in (BASELINE, UNTRAINED, ELMO, TUNED))]
+    parts = [
+        as_table([*headings, "errors removed"], rows),
+        "Ensembles of the same runs, test scores:",
+        as_table(["data", "arm", "mean of the members", "ensemble"], _ensemble_rows(results)),
+        "Perplexity of the dev text, mean of both directions, before and after tuning on the training text:",
+        as_table(["data", "before", "after", "paper, on its data"], _tuning_rows(results)),
+        "Share of the tokens that have a static vector:",
+        as_table(["data", "covered", "most frequent words without a vector"], _coverage_rows(results)),
+    ]
+    return "\n\n".join(parts)
+
+
+def _ensemble_rows(results: Results) -> Iterable[list[str]]:
+    for row, arms, _ in ENSEMBLES["table1"]:
+        for arm in arms:
+            found = results.ensemble(row, arm)
+            score = NOT_RUN
+            if found is not None:
+                size, result = found
+                score = f"{100 * result['test'][result['metric']]:.2f} ({size} models)"
+            yield [find_dataset(row).title, ARMS[arm].title, show_scores(results.scores(row, arm, "test")), score]
+
+
+PAPER_PERPLEXITIES = {
+    "ner-wikigold": "103.2, 46.3",
+    "snli": "72.1, 16.8",
+    "squad": "99.1, 43.5",
+    "sst": "131.5, 78.6",
+}
+
+
+def _tuning_rows(results: Results) -> Iterable[list[str]]:
+    for row in TUNED_ROWS:
+        found = results.evaluation(TUNING, row, "bilm")
+        numbers = [NOT_RUN] * 2
+        if found is not None:
+            numbers = [f"{found[when]['perplexity']:.1f}" for when in ("before", "after")]
+        yield [find_dataset(row).title, *numbers, PAPER_PERPLEXITIES.get(row, NOTHING)]
+
+
+def _coverage_rows(results: Results) -> Iterable[list[str]]:
+    for row in FIVE_SEEDS + THREE_SEEDS:
+        found = results.evaluation(COVERAGE, row, "glove")
+        cells = [NOT_RUN, NOTHING]
+        if found is not None:
+            words = " ".join(f"`{word}`" for word in found["missing"]).replace("|", "\\|")
+            cells = [f"{found['num_covered'] / found['num_tokens']:.1%} of {found['num_tokens']:,}", words]
+        yield [find_dataset(row).title, *cells]
+
+
+def show_arms(results: Results, rows: Sequence[str], arms: Sequence[str], paper: dict[str, dict[str, str]]) -> str:
+    """Return the dev scores of arms, one column per row, each beside the paper's number."""
+    lines = []
+    for arm in arms:
+        cells = [
+            text
+            for row in rows
+            for text in (show_scores(results.scores(row, arm, "dev")), paper.get(arm, {}).get(row, NOTHING))
+        ]
+        lines.append([ARMS[arm].title, *cells])
+    headings = [text for row in rows for text in (find_dataset(row).title, "paper")]
+    return as_table(["", *headings], lines)
+
+
+def show_neighbors(results: Results) -> str:
+    """Return the ranks of the published neighbors of *play*, and the share of neighbors with the same sense."""
+    rows = []
+    for encoder in ("bilm", UNTRAINED, "cove"):
+        found = results.evaluation(NEIGHBORS, "play", encoder)
+        if found is None:
+            rows.append([ENCODER_TITLES[encoder], NOTHING, *[NOT_RUN] * 3])
+            continue
+        for layer, share in enumerate(found["same_sense"]):
+            ranks = [f"{of_query[layer]:g} of {found['num_occurrences'] - 1}" for of_query in found["ranks"].values()]
+            rows.append([ENCODER_TITLES[encoder], _layer_name(encoder, layer), *ranks, f"{share:.1%}"])
+    return as_table(["encoder", "layer", "rank, baseball", "rank, theater", "nearest has the same sense"], rows)
+
+
+def show_layers(results: Results, kind: Kind) -> str:
+    """Return the accuracy of every layer of every encoder."""
+    rows = []
+    for encoder in ENCODERS:
+        found, paper = layer_scores(results, kind, encoder), PAPER_LAYERS[kind].get(encoder, ())
+        if found is None:
+            rows.append([ENCODER_TITLES[encoder], NOTHING, NOT_RUN, NOTHING])
+            continue
+        for layer, accuracy in enumerate(found.layers):
+            published = paper[layer] if layer < len(paper) else ""
+            rows.append(
+                [
+                    ENCODER_TITLES[encoder],
+                    _layer_name(encoder, layer),
+                    f"{100 * accuracy:.2f}",
+                    published or NOTHING,
+                ]
+            )
+    if kind == SENSES and (found := layer_scores(results, kind, "bilm")) is not None:
+        rows.append(["WordNet's first sense", NOTHING, f"{100 * found.baseline:.2f}", "65.9"])
+    return as_table(["encoder", "layer", "accuracy", "paper"], rows)
+
+
+def show_test_sets(results: Results) -> str:
+    """Return the accuracies of the biLM's layers on each test set of word senses, and on senses of several words."""
+    found = results.evaluation(SENSES, "wsd", "bilm")
+    if found is None:
+        return NOT_RUN
+    parts = [name for name in ("all", *TEST_SETS, "multi-word") if name in found]
+    num_layers = len(found["all"]["layers"])
+    rows = [
+        [
+            name,
+            f"{found[name]['num_instances']:,}",
+            f"{100 * found[name]['first_sense']:.2f}",
+            *(f"{100 * score:.2f}" for score in found[name]["layers"]),
+        ]
+        for name in parts
+    ]
+    return as_table(["test set", "instances", "first sense", *(f"layer {n}" for n in range(num_layers))], rows)
+
+
+def show_fractions(results: Results) -> str:
+    """Return the dev scores of Figure 1."""
+    rows = []
+    for row in ("snli", "srl"):
+        for arm in (BASELINE, ELMO, UNTRAINED):
+            cells = [show_scores(results.scores(row, arm, "dev", fraction=share)) for share in FRACTIONS]
+            if arm == UNTRAINED:
+                cells[:2] = [NOTHING] * 2
+            rows.append([find_dataset(row).title, ARMS[arm].title, *cells])
+    return as_table(["data", "arm", *(f"{share:.1%}" for share in FRACTIONS)], rows)
+
+
+def show_updates(results: Results) -> str:
+    """Return the updates that ELMo needs to reach the baseline's best dev score, for every seed."""
+    rows = []
+    for row in ("srl", "snli"):
+        found = updates(results, row)
+        pairs = ", ".join(f"{needed:,} for {best:,}" for best, needed in found.values())
+        rows.append([find_dataset(row).title, pairs or NOT_RUN])
+    return as_table(["data", "updates of ELMo for those of the baseline, each seed"], rows)
+
+
+def show_mixes(results: Results) -> str:
+    """Return the trained weights of the layers, and gamma, means over seeds."""
+    rows = []
+    for row in MIXED_ROWS:
+        for place in PLACES:
+            mixes = mix_weights(results, row, place)
+            if mixes:
+                gammas = [run.result["mixes"][place]["gamma"] for run in results.runs(row, ELMO).values()]
+                weights = [f"{weight:.2f}" for weight in mean_weights(mixes)]
+                rows.append(
+                    [
+                        find_dataset(row).title,
+                        place,
+                        ", ".join(weights),
+                        f"{sum(gammas) / len(gammas):.2f}",
+                        str(len(mixes)),
+                    ]
+                )
+    return as_table(["data", "place", "weights, from the token layer up", "gamma", "seeds"], rows) if rows else NOT_RUN
+
+
+def _layer_name(encoder: str, layer: int) -> str:
+    if encoder in ("context2vec", "glove"):
+        return NOTHING
+    return str(layer + (encoder == "cove")) + (" (token)" if encoder != "cove" and layer == 0 else "")

@@ -1,0 +1,64 @@
+"""Statistics of the page against numbers worked out by hand."""
+
+import pytest
+
+from elmokit.paper.statistics import (
+    FAILS,
+    HOLDS,
+    NOT_RUN,
+    OPEN,
+    error_reduction,
+    judge,
+    judge_alike,
+    paired_difference,
+    proportion_difference,
+    show_difference,
+    show_scores,
+    updates_to_reach,
+)
+
+
+def test_a_paired_difference_by_hand():
+    # Differences 0.02, 0.04 and 0.03: mean 0.03, deviation 0.01, error 0.01 / sqrt(3).
+    found = paired_difference({0: 0.52, 1: 0.74, 2: 0.63, 3: 0.9}, {0: 0.50, 1: 0.70, 2: 0.60, 4: 0.1})
+    assert (found.mean, found.error, found.num) == (pytest.approx(0.03), pytest.approx(0.0057735027), 3)
+    assert show_difference(found) == "+3.00 ± 0.58"
+    assert paired_difference({0: 0.5}, {1: 0.5}) is None
+
+
+def test_a_claim_holds_above_two_standard_errors():
+    wide = paired_difference({0: 0.09, 1: 0.31}, {0: 0.0, 1: 0.0})  # mean 0.2, error 0.11
+    narrow = paired_difference({0: 0.11, 1: 0.29}, {0: 0.0, 1: 0.0})  # mean 0.2, error 0.09
+    assert (judge([wide]), judge([narrow]), judge([narrow, wide])) == (FAILS, HOLDS, FAILS)
+    assert (judge_alike([wide]), judge_alike([narrow])) == (HOLDS, FAILS)
+    assert judge([paired_difference({0: 0.0, 1: 0.0}, {0: 0.2, 1: 0.2})]) == FAILS
+    assert (
+        judge([paired_difference({0: 0.9}, {0: 0.1})]) == judge_alike([paired_difference({0: 0.9}, {0: 0.1})]) == OPEN
+    )
+    assert judge([narrow, None]) == judge([]) == NOT_RUN
+
+
+def test_two_shares_have_the_binomial_error():
+    # sqrt((0.8 * 0.2 + 0.5 * 0.5) / 100) = sqrt(0.0041)
+    found = proportion_difference(0.8, 0.5, 100)
+    assert (found.mean, found.error) == (pytest.approx(0.3), pytest.approx(0.0640312424))
+
+
+def test_scores_name_the_number_of_seeds():
+    assert show_scores({0: 0.5, 1: 0.52, 2: 0.54}) == "52.00 ± 2.00 (3)"
+    assert show_scores({1: 0.5}) == "50.00 (1)"
+    assert show_scores({}) == NOT_RUN
+
+
+def test_the_error_reduction_is_over_the_seeds_that_both_arms_have():
+    assert error_reduction({0: 0.6, 1: 0.8}, {0: 0.8, 1: 0.9}) == pytest.approx(0.5)
+    assert error_reduction({0: 0.6, 1: 0.8}, {1: 0.75, 2: 1.0}) == pytest.approx(-0.25)
+    assert error_reduction({0: 0.6}, {1: 0.8}) is None
+    assert error_reduction({0: 1.0}, {0: 0.5}) is None
+
+
+def test_updates_end_with_the_first_score_that_is_high_enough():
+    curve = [(10, 0.2), (20, 0.5), (30, 0.4), (40, 0.6)]
+    assert updates_to_reach(curve, 0.5) == 20
+    assert updates_to_reach(curve, 0.55) == 40
+    assert updates_to_reach(curve, 0.7) is None
