@@ -89,7 +89,8 @@ def score_word_senses(source: LayerSource, files: Sequence[Path], progress: Prog
 
 def probe_tags(source: LayerSource, files: Sequence[Path], progress: Progress) -> dict[str, Any]:
     """Return the accuracy of a linear classifier of tags per layer, on the dev and test part."""
-    data = PosData(*(list(read_conllu(path)) for path in files))
+    train, dev, test = (list(read_conllu(path)) for path in files)
+    data = PosData(train, dev, test)
 
     def report(now: Any) -> None:
         progress(now.done)
