@@ -67,8 +67,14 @@ def shown_path(path: str) -> str:
     return "standard input" if path == STDIN else path
 
 
-def show(task: AnyTask, numbered: NumberedExample, prediction: Any, *, as_json: bool) -> None:
+def show(task: AnyTask, numbered: NumberedExample, prediction: Any, *, as_json: bool, draw: bool = False) -> None:
     """Print a prediction."""
+    if draw:
+        values = task.to_json(numbered.example, prediction)
+        if "drawing" not in values:
+            raise InputError(f"--draw: predictions of {task.name} have no drawing; those of parse have")
+        typer.echo(f"{values['drawing']}\n")
+        return
     if as_json:
         values = {"line": numbered.line, **task.to_json(numbered.example, prediction)}
         for name in values.keys() & {"id", "document"}:  # typed text has no name but its line

@@ -1,4 +1,4 @@
-"""Verbs of the tasks: task train, task evaluate, task predict, task text."""
+"""Verbs of the tasks: task train, task evaluate, task predict, task text, task slim."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ def _known_task(name: str) -> str:
 
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(TASKS)}.", parser=_known_task)]
-MODEL_HELP = "Folder of a task model, as saved by `task train`."
+MODEL_HELP = "Folder of a task model, as saved by `task train`; or ner, the one in the package."
 ENSEMBLE_HELP = "Another model of the task, for an ensemble; can be given several times."
 
 WIDEST_NAME = max(map(len, TASKS))
@@ -148,6 +148,21 @@ def evaluate(
         print_scores({f"{file.name} ({len(examples):,})": scores})
 
 
+@verb(task)
+def slim(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="The folder to write.")],
+    bilm: Annotated[str, typer.Option(metavar="NAME", help="An installed biLM, the one of the model.")] = "en-small",
+) -> None:
+    """Save a model without its biLM, which it then finds by name."""
+    from elmokit.tasks.saved import slim_task
+
+    slim_task(model, output, bilm=bilm)
+    size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
+    print_message(f"{output}: {size / 1e6:.1f} MB; it reads {bilm}")
+
+
 @verb(task, epilog=TEXT_EPILOG)
 def text(
     name: TaskName,
@@ -182,8 +197,11 @@ def predict(
     ] = False,
     language: Language = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per prediction.")] = False,
+    draw: Annotated[bool, typer.Option("--draw", help="Draw trees, where predictions are trees (parse).")] = False,
 ) -> None:
     """Print a model's predictions for text."""
+    if as_json and draw:
+        raise InputError("--json and --draw; choose one of the two. JSON has the drawing too")
     from elmokit.cli.task_predictions import (
         AT_ONCE,
         answer,
@@ -210,7 +228,7 @@ def predict(
             task, lines, rules, on_error=(lambda error: print_message(str(error))) if is_typed else None
         )
         for example, prediction in answer(models, examples, at_once=1 if is_typed else AT_ONCE, count=count):
-            show(task, example, prediction, as_json=as_json)
+            show(task, example, prediction, as_json=as_json, draw=draw)
             num_shown += 1
     if not (num_shown or is_typed):
         raise InputError(f"no text in {', '.join(map(shown_path, paths))}; expected {expected}")

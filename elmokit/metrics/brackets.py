@@ -4,6 +4,7 @@
 - A bracket that covers nothing else does not count either.
 - ``PRT`` and ``ADVP`` are equal. Function tags are cut off: ``NP-SBJ`` is ``NP``.
 - Brackets are counted with their multiplicity, and summed over the corpus.
+- The length of a sentence, for the second figure, counts punctuation (``DELETE_LABEL_FOR_LENGTH`` names traces alone).
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ from elmokit.readers.ptb import ParsedSentence
 
 DELETED_TAGS = frozenset({"TOP", "-NONE-", ",", ":", "``", "''", "."})
 EQUAL_LABELS = {"PRT": "ADVP"}
-SHORT_SENTENCE = 40  # tokens without punctuation: EVALB's second figure
+SHORT_SENTENCE = 40  # tokens with punctuation, without traces: EVALB's second figure
 
 Bracket = tuple[str, int, int]
 
@@ -59,7 +60,7 @@ def score_brackets(gold: Sequence[ParsedSentence], predicted: Sequence[ParsedSen
             raise InputError(f"sentence {index}: the predicted tree has other tokens than the gold tree")
         counts = count_brackets(right, right.tags), count_brackets(found, right.tags)
         all_counts.add(*counts)
-        if sum(tag not in DELETED_TAGS for tag in right.tags) <= SHORT_SENTENCE:
+        if len(right.tokens) <= SHORT_SENTENCE:
             short_counts.add(*counts)
         num_exact += counts[0] == counts[1]
     return BracketScores(

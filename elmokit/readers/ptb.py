@@ -68,19 +68,26 @@ def join_brackets(sentence: ParsedSentence) -> str:
 
 
 def draw_tree(sentence: ParsedSentence) -> str:
-    """Return a tree as indented lines, one constituent or token per line."""
-    lines: list[str] = []
+    """Return a tree as a drawing of several lines, one constituent or token per line."""
+    entries: list[tuple[int, str]] = []  # depth, text
     waiting = list(reversed(sentence.constituents))
     ends: list[int] = []
     for index, (token, tag) in enumerate(zip(sentence.tokens, sentence.tags, strict=True)):
         while waiting and waiting[-1].start == index:
             constituent = waiting.pop()
-            lines.append(f"{'  ' * len(ends)}{constituent.label}")
+            entries.append((len(ends), constituent.label))
             ends.append(constituent.end)
-        lines.append(f"{'  ' * len(ends)}{f'{tag} ' if tag else ''}{token}")
+        entries.append((len(ends), f"{f'{tag} ' if tag else ''}{token}"))
         while ends and ends[-1] == index + 1:
             ends.pop()
-    return "\n".join(lines)
+    lines: list[str] = []
+    continued: set[int] = set()  # depths at which a sibling follows
+    for depth, text in reversed(entries):
+        bars = "".join("│ " if above in continued else "  " for above in range(1, depth))
+        joint = "" if depth == 0 else "├─" if depth in continued else "└─"
+        lines.append(f"{bars}{joint}{text}")
+        continued = {above for above in continued if above < depth} | {depth}
+    return "\n".join(reversed(lines))
 
 
 @dataclass

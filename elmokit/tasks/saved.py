@@ -4,12 +4,14 @@ config.json          format, version, task, recipe, labels, and the hashes of th
 vocab.json           words with trained vectors, and known characters
 model.safetensors    weights trained for the task
 vectors/             static vectors, if the model reads any
-bilm/                biLM or other encoder, if the model reads one: a folder of its own
+bilm/                biLM or other encoder, if the model reads one: a folder of its own, unless config.json names
+                     an installed biLM in its place
 README.md            model card
 SHA256SUMS           hashes of the files that are loaded
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,12 +28,13 @@ from elmokit.embed.live_layers import LiveLayers
 from elmokit.embed.sources import open_layer_source, save_layer_source
 from elmokit.encoders.layer_sources import LayerSource
 from elmokit.encoders.static_vectors import StaticVectors
-from elmokit.errors import ConfigError, WeightsError
+from elmokit.errors import ConfigError, InputError, WeightsError
 from elmokit.tasks.columns import ColumnMaker, InputVocab
 from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.task import AnyTask
 from elmokit.tasks.task_model import TaskModel, build_task_model
+from elmokit.weights.bundled import find_model
 from elmokit.weights.folder import FORMAT as BILM_FORMAT
 from elmokit.weights.folder import is_replaceable, write_tensors
 from elmokit.weights.options import read_json_object
@@ -44,6 +47,9 @@ VERSION: Final = 1
 CONFIG, INPUTS, TENSORS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
 VECTORS, BILM = "vectors", "bilm"
 KNOWN_FILES = {CONFIG, INPUTS, TENSORS, CARD, VECTORS, BILM, SUMS}
+
+BUNDLED_TASKS = Path(__file__).parents[1] / "bundled_tasks"
+"""Task models in the package, found by name. Each reads en-small."""
 
 # Places of ELMo, for the model card.
 PLACES = {
@@ -65,6 +71,8 @@ class TaskFolderConfig(FrozenConfig):
     """Hash of the SHA256SUMS in ``vectors``, which pins them; None without static vectors."""
     bilm: str | None
     """Hash of the SHA256SUMS in ``bilm``; None without a biLM."""
+    bilm_name: str | None = None
+    """Name of an installed biLM that is read in place of the folder ``bilm``; the hash is that of its SHA256SUMS."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,22 +138,56 @@ def save_task(saved: SavedTask, folder: str | Path, *, scores: Mapping[str, floa
         write_sums(new, (CONFIG, INPUTS, TENSORS))
 
 
+def slim_task(folder: str | Path, out: str | Path, *, bilm: str) -> None:
+    """Save a task model without a copy of its biLM, which it then finds by name.
+
+    Args:
+        folder: folder of a task model.
+        out: folder to write.
+        bilm: name of an installed biLM with the same weights, such as ``en-small``.
+    """
+    folder, out = Path(folder), Path(out)
+    config = _load_config(folder)
+    installed = find_model(bilm)
+    if config.bilm is None or config.bilm_name is not None:
+        raise InputError(f"{folder}: has no copy of a biLM that could be left out; it is as small as it gets")
+    own, named = (open_layer_source(part).fingerprint() for part in (folder / BILM, installed))
+    if own != named:
+        raise InputError(f"{folder}: its biLM is not {bilm}; name the one that it was trained with")
+    elmo = config.recipe.elmo.model_copy(update={"model": bilm})
+    changes = {
+        "recipe": config.recipe.model_copy(update={"elmo": elmo}),
+        "bilm": sha256(installed / SUMS),
+        "bilm_name": bilm,
+    }
+    with atomic_folder(out, replace=is_replaceable(out, form=FORMAT, known_files=KNOWN_FILES)) as new:
+        for name in (INPUTS, TENSORS):
+            shutil.copyfile(folder / name, new / name)
+        if config.vectors is not None:
+            shutil.copytree(folder / VECTORS, new / VECTORS)
+        slim = config.model_copy(update=changes)
+        (new / CONFIG).write_text(json.dumps(slim.model_dump(mode="json"), indent=2) + "\n", "utf-8")
+        card = (folder / CARD).read_text("utf-8").replace("in the folder bilm", f"not in this folder: {bilm}")
+        (new / CARD).write_text(card.replace(f"# {folder.resolve().name}\n", f"# {out.resolve().name}\n"), "utf-8")
+        write_sums(new, (CONFIG, INPUTS, TENSORS))
+
+
 def load_task(
     folder: str | Path, *, expected_task: AnyTask | None = None, shared: SharedParts | None = None
 ) -> TaskModel:
     """Load a task model after checking its hashes.
 
     Args:
-        folder: folder of a task model, the folder ``model`` of a run.
+        folder: folder of a task model, the folder ``model`` of a run; or ``"ner"``, a model in the package.
         expected_task: reject models of other tasks; also the way to load a model of your own task.
         shared: static vectors and biLMs already in memory. Models loaded with the same value share what is equal.
     """
-    folder, shared = Path(folder), SharedParts() if shared is None else shared
+    folder, shared = _find_folder(folder), SharedParts() if shared is None else shared
     config = _load_config(folder)
     task = _find_task(folder, config.task, expected_task)
     labels = parse_config(task.labels, config.labels, source=f"{folder / CONFIG}, labels")
     vectors = _load_vectors(folder / VECTORS, config.vectors, shared)
-    layers = _load_layers(folder / BILM, config.bilm, shared)
+    layers = _load_layers(_bilm_folder(folder, config), config.bilm, shared)
     columns = ColumnMaker(config.recipe, _read_inputs(folder / INPUTS), vectors=vectors, layers=layers)
     model = build_task_model(task, config.recipe, labels, columns)
     weights = _read_tensors(folder / TENSORS)
@@ -162,9 +204,20 @@ def _load_config(folder: Path) -> TaskFolderConfig:
     for name in (CONFIG, INPUTS, TENSORS):
         check_sum(folder, name, sums)
     config = parse_config(TaskFolderConfig, read_json_object(folder / CONFIG), source=str(folder / CONFIG))
-    for name, expected in ((VECTORS, config.vectors), (BILM, config.bilm)):
-        _check_part(folder / name, expected)
+    _check_part(folder / VECTORS, config.vectors)
+    _check_part(_bilm_folder(folder, config), config.bilm)
     return config
+
+
+def _find_folder(source: str | Path) -> Path:
+    """Return the path as it is, unless nothing is there and a bundled model has this name."""
+    path = Path(source)
+    ours = BUNDLED_TASKS / path
+    return ours if len(path.parts) == 1 and not path.exists() and ours.is_dir() else path
+
+
+def _bilm_folder(folder: Path, config: TaskFolderConfig) -> Path:
+    return folder / BILM if config.bilm_name is None else find_model(config.bilm_name)
 
 
 def _load_vectors(part: Path, key: str | None, shared: SharedParts) -> StaticVectors | None:

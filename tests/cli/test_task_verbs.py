@@ -395,6 +395,18 @@ def test_a_task_that_is_none_is_wrong_usage(home, capfd):
 # Names and recipes
 
 
+def test_trees_are_drawn_and_nothing_else(home, tmp_path, capfd):
+    (tmp_path / "text.txt").write_text("Ada saw Oslo .\n")
+    assert cli.run([*train(home, "parse"), "--run-dir", "parser"]) == 0
+    capfd.readouterr()
+    assert cli.run(["task", "predict", "parse", "parser/model", "text.txt", "--draw"]) == 0
+    drawn = capfd.readouterr().out.splitlines()
+    assert [line for line in drawn if line.endswith("saw")]
+    assert any(line.startswith("└─") for line in drawn)
+    assert cli.run(["task", "predict", "ner", model(home), "text.txt", "--draw"]) == 1
+    assert "predictions of ner have no drawing" in capfd.readouterr().err
+
+
 def test_the_text_of_a_tasks_files_is_printed_once(tmp_path, capfd):
     (tmp_path / "a.jsonl").write_text(
         '{"gold_label": "neutral", "sentence1": "Ada slept.", "sentence2": "Bo ran."}\n'

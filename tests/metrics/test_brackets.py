@@ -63,8 +63,39 @@ def test_the_second_figure_leaves_long_sentences_out(read) -> None:
     scores = score_brackets(read(GOLD, long_tree), read(GOLD, wrong))
     assert scores.short_f1 == 1.0
     assert scores.f1 == pytest.approx(5 / 6)
-    forty = "(TOP (NP " + " ".join(["(NN x)"] * 40 + ["(. .)"]) + "))"
-    assert score_brackets(read(forty), read(forty.replace("NP", "VP"))).short_f1 == 0.0
+    # Punctuation counts towards the length: COLLINS.prm leaves out traces alone.
+    stopped = "(TOP (NP " + " ".join(["(NN x)"] * 39 + ["(. .)"]) + "))"
+    assert score_brackets(read(GOLD, stopped), read(GOLD, stopped.replace("NP", "VP"))).short_f1 == pytest.approx(5 / 6)
+    longer = stopped.replace("(. .)", "(NN x) (. .)")
+    assert score_brackets(read(GOLD, longer), read(GOLD, longer.replace("NP", "VP"))).short_f1 == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "counts"),
+    [
+        # Quotation marks, commas and colons go, and the spans around them shrink: all of it is right.
+        (
+            "(TOP (S (`` ``) (NP (PRP We)) (, ,) (VP (VBD won)) ('' '') (: --)))",
+            "(TOP (S (`` ``) (NP (PRP We) (, ,)) (VP (VBD won) ('' '')) (: --)))",
+            (3, 3, 3),
+        ),
+        # Hyphens, brackets and NFP of the Web Treebank stay: these spans differ.
+        (
+            "(TOP (NP (NP (NN a)) (HYPH -) (NP (NN b)) (NFP ...)))",
+            "(TOP (NP (NP (NN a) (HYPH -)) (NP (NN b) (NFP ...))))",
+            (1, 3, 3),
+        ),
+        # Four equal brackets on one side match two on the other.
+        ("(TOP (NP (NP (NN a))))", "(TOP (NP (NP (NP (NP (NN a))))))", (2, 2, 4)),
+        # A tag is no bracket, whatever it is called.
+        ("(TOP (NP (NP a) (NP b)))", "(TOP (NP (VP a) (VP b)))", (1, 1, 1)),
+    ],
+)
+def test_cases_worked_by_hand(read, gold: str, predicted: str, counts: tuple[int, int, int]) -> None:
+    correct, num_gold, num_predicted = counts
+    scores = score_brackets(read(gold), read(predicted))
+    assert scores.recall == pytest.approx(correct / num_gold)
+    assert scores.precision == pytest.approx(correct / num_predicted)
 
 
 def test_other_tokens_or_another_number_of_trees_are_rejected(read) -> None:

@@ -81,10 +81,10 @@ def test_tokens_without_tags_stand_bare() -> None:
     assert join_brackets(sentence) == "(S (NP She) left)"
 
 
-def test_a_tree_is_drawn_as_indented_lines(tmp_path: Path) -> None:
+def test_a_tree_is_drawn_with_lines_from_parents_to_children(tmp_path: Path) -> None:
     drawn = draw_tree(read_one(tmp_path, SHE_SOLD_IT))
     assert drawn.splitlines() == [
-        "S", "  NP", "    PRP She", "  VP", "    VBD sold", "    NP", "      PRP it", "  . .",
+        "S", "├─NP", "│ └─PRP She", "├─VP", "│ ├─VBD sold", "│ └─NP", "│   └─PRP it", "└─. .",
     ]  # fmt: skip
 
 

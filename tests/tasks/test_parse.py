@@ -152,7 +152,7 @@ def test_predictions_are_shown_in_brackets_and_as_json() -> None:
     assert TASK.show(typed, prediction) == "(S (NP She) left .)"
     values = TASK.to_json(typed, prediction)
     assert values["constituents"] == [{"label": "S", "start": 0, "end": 3}, {"label": "NP", "start": 0, "end": 1}]
-    assert values["drawing"].splitlines() == ["S", "  NP", "    She", "  left", "  ."]
+    assert values["drawing"].splitlines() == ["S", "├─NP", "│ └─She", "├─left", "└─."]
 
 
 def test_unknown_labels_are_reported_and_never_trained_on() -> None:
