@@ -64,10 +64,7 @@ class ScalarMix(nn.Module):
         """
         if layers_BLTD.shape[1] != self.num_layers:
             raise InputError(f"{layers_BLTD.shape[1]} layers given to a mix of {self.num_layers}")
-        if self.layer_norm == "token":
-            layers_BLTD = functional.layer_norm(layers_BLTD, layers_BLTD.shape[-1:], eps=EPSILON)
-        elif self.layer_norm == "batch":
-            layers_BLTD = _normalize_batch(layers_BLTD, mask_BT)
+        layers_BLTD = normalize_layers(layers_BLTD, mask_BT, self.layer_norm)
         if self.weights is None:
             assert self.only_layer is not None
             mixed_BTD = self.gamma * layers_BLTD[:, self.only_layer]
@@ -76,6 +73,12 @@ class ScalarMix(nn.Module):
             # A matrix product reads the layers in place.
             mixed_BTD = (weights_1L @ layers_BLTD.flatten(2)).view(len(layers_BLTD), *layers_BLTD.shape[2:])
         return mixed_BTD * mask_BT[:, :, None]
+
+    def layer_weights(self) -> Tensor:
+        """Return the weight of every layer after the softmax, (L,)."""
+        if self.weights is None:
+            return functional.one_hot(torch.tensor(self.only_layer) % self.num_layers, self.num_layers).float()
+        return self.weights.detach().softmax(dim=0)
 
     def penalty(self, strength: float) -> Tensor:
         """Return the sum of the squared weights before the softmax, times ``strength``: a term of a task's loss.
@@ -88,6 +91,13 @@ class ScalarMix(nn.Module):
         if self.weights is None:
             return self.gamma.new_zeros(())
         return strength * self.weights.square().sum()
+
+
+def normalize_layers(layers_BLTD: Tensor, mask_BT: Tensor, layer_norm: LayerNorm | None) -> Tensor:
+    """Return layers normalized per token or per batch, or as they are."""
+    if layer_norm == "token":
+        return functional.layer_norm(layers_BLTD, layers_BLTD.shape[-1:], eps=EPSILON)
+    return layers_BLTD if layer_norm is None else _normalize_batch(layers_BLTD, mask_BT)
 
 
 def _normalize_batch(layers_BLTD: Tensor, mask_BT: Tensor) -> Tensor:

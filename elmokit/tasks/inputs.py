@@ -13,8 +13,11 @@ from torch.nn import functional
 
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.nn.basic import CharCNN, Dropout
+from elmokit.nn.mixes import DimensionMix, GatedMix
 from elmokit.tasks.progress import MixWeights
 from elmokit.tasks.recipe import CharSettings, ElmoSettings
+
+MIXES = {"dimension": DimensionMix, "gated": GatedMix}
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class TokenEncoder(nn.Module):
         self.layer_dim = sizes.layer_dim // 2 if elmo.layers == "type" else sizes.layer_dim
         self.input_mix = _mix(sizes, elmo) if has_elmo and elmo.place in ("input", "both") else None
         self.output_mix = _mix(sizes, elmo) if has_elmo and elmo.place in ("output", "both") else None
+        self.place_gate = nn.Parameter(torch.zeros(())) if has_elmo and elmo.gate_places else None
         self.dropout = Dropout(elmo.dropout)
         char_dim = 0 if chars is None else sum(count for _, count in chars.filters)
         self.input_dim = word_dim + char_dim + (self.layer_dim if self.input_mix is not None else 0)
@@ -93,10 +97,14 @@ class TokenEncoder(nn.Module):
             assert column.spelling is not None
             spelled_BTF = functional.embedding(column.spelling.words_BT, self.char_cnn(column.spelling.chars_WK))
             parts.append(spelled_BTF * column.mask_BT[:, :, None])  # zeros on padding, as in all other parts
+        gate = None if self.place_gate is None else 2 * self.place_gate.sigmoid()
         if self.input_mix is not None:
-            parts.append(self._mixed(self.input_mix, column))
+            mixed_BTD = self._mixed(self.input_mix, column)
+            parts.append(mixed_BTD if gate is None else gate * mixed_BTD)
         inputs_BTE = torch.cat(parts, dim=2)
         elmo_BTD = None if self.output_mix is None else self._mixed(self.output_mix, column)
+        if elmo_BTD is not None and gate is not None:
+            elmo_BTD = (2 - gate) * elmo_BTD
         return EncodedTokens(inputs_BTE, elmo_BTD, column.mask_BT)
 
     def penalty(self) -> Tensor:
@@ -121,18 +129,16 @@ def mix_weights(module: nn.Module) -> dict[str, MixWeights]:
 
 
 def _normalized(mix: ScalarMix) -> MixWeights:
-    if mix.weights is None:
-        weights_L = functional.one_hot(torch.tensor(mix.only_layer), mix.num_layers).float()
-    else:
-        weights_L = mix.weights.detach().softmax(dim=0)
-    return MixWeights(weights_L.tolist(), mix.gamma.item())
+    return MixWeights(mix.layer_weights().tolist(), mix.gamma.item())
 
 
 def _mix(sizes: InputSizes, elmo: ElmoSettings) -> ScalarMix:
-    mix = ScalarMix(
-        sizes.num_layers,
-        layer_norm=None if elmo.layer_norm == "none" else elmo.layer_norm,
-        only_layer={"all": None, "last": sizes.num_layers - 1, "type": 0}[elmo.layers],
-    )
+    layer_norm = None if elmo.layer_norm == "none" else elmo.layer_norm
+    mix: ScalarMix
+    if elmo.mix == "scalar":
+        only_layer = {"all": None, "last": sizes.num_layers - 1, "type": 0}[elmo.layers]
+        mix = ScalarMix(sizes.num_layers, layer_norm=layer_norm, only_layer=only_layer)
+    else:
+        mix = MIXES[elmo.mix](sizes.num_layers, sizes.layer_dim, layer_norm=layer_norm)
     mix.gamma.requires_grad_(elmo.learn_gamma)
     return mix

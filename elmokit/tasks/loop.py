@@ -279,7 +279,7 @@ def _finished_before(run_dir: Path, task: AnyTask, recipe: TaskRecipe, data: Tas
                 )
             return None
         return finished_from_json(result)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return None
 
 

@@ -55,11 +55,24 @@ class ElmoSettings(FrozenConfig):
     place: Place = "input"
     layers: Literal["all", "last", "type"] = "all"
     """``type``: the token layer alone, at half the width, because a biLM's token layer is one vector twice."""
+    mix: Literal["scalar", "dimension", "gated"] = "scalar"
+    """``scalar`` is the paper's equation 1. ``dimension`` has weights per dimension; ``gated`` computes weights from
+    the token's vectors."""
+    gate_places: bool = False
+    """Train a gate g that scales the mix at the input by 2 g and the mix at the output by 2 (1 - g)."""
     penalty: Annotated[float, Field(ge=0)] = 0.0
     """The paper's lambda, the factor of the squared mix weights (before the softmax)."""
     learn_gamma: bool = True
     layer_norm: Annotated[Literal["none", "token", "batch"], NoneByName] = "none"
     dropout: Share = 0.5
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.mix != "scalar" and self.layers != "all":
+            raise ValueError(f"mix {self.mix} needs all layers, but layers is {self.layers}; give layers=all")
+        if self.gate_places and self.place != "both":
+            raise ValueError(f"gate_places needs both places, but place is {self.place}; give place=both")
+        return self
 
 
 class TrainingSettings(FrozenConfig):

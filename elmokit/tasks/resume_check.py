@@ -37,7 +37,10 @@ def check_resume(before: Mapping[str, Any], now: Mapping[str, Any], *, folder: P
 
 def same_recipe(written: Mapping[str, Any], recipe: TaskRecipe) -> bool:
     """Return whether a recipe equals the one in a run's result; its files may have moved."""
-    before, now = dict(written), recipe.model_dump(mode="json")
+    # Parsed, so that a recipe of an older version gets the defaults of newer settings.
+    source = "the recipe of a finished run"
+    before = parse_config(TaskRecipe, written, source=source).model_dump(mode="json")
+    now = recipe.model_dump(mode="json")
     for part, name in (("words", "file"), ("elmo", "model")):
         for values in (before, now):
             values[part] = {**values[part], name: values[part][name] is not None}

@@ -1,5 +1,7 @@
 """What a task model reads of a token: nothing but what the recipe says, whatever stands beside it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from elmokit.embed.layer_store import LayerStore
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.model.bilm import BiLM
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
-from elmokit.tasks.inputs import EncodedTokens, TokenEncoder
+from elmokit.tasks.inputs import EncodedTokens, TokenEncoder, mix_weights
 from elmokit.tasks.recipe import CharSettings, ElmoSettings, TaskRecipe, WordSettings
 
 SENTENCES = [line.split() for line in TEXT.splitlines()]
@@ -267,3 +269,35 @@ def test_the_type_layer_is_the_token_vector_once(store):
     expected_ND = encoder.input_mix.gamma * token_layer_ND[:, : ELMO_DIM // 2]
     torch.testing.assert_close(encoded.inputs_BTE[0], expected_ND)
     assert encoder.input_mix.weights is None
+
+
+@pytest.mark.parametrize("mix", ["dimension", "gated"])
+def test_other_mixes_start_at_the_scalar_mix_and_are_trained(mix: str, store: LayerStore):
+    columns = make_columns(recipe_of(place="both", mix=mix), store)
+    column = columns.make(SENTENCES)
+    encoder = make_encoder(columns, stir=False)
+    scalar = make_encoder(make_columns(recipe_of(place="both"), store), stir=False)
+    scalar.load_state_dict(
+        {name: value for name, value in encoder.state_dict().items() if "mix" not in name}, strict=False
+    )
+    torch.testing.assert_close(encoder(column).elmo_BTD, scalar(column).elmo_BTD)
+    assert mix_weights(SimpleNamespace(tokens=encoder))["input"].weights == pytest.approx([1 / 3] * 3)
+
+
+def test_the_gate_moves_elmo_between_its_places(store: LayerStore):
+    columns = make_columns(recipe_of(place="both", gate_places=True), store)
+    encoder, column = make_encoder(columns, stir=False), columns.make(SENTENCES)
+    even = encoder(column)
+    with torch.no_grad():
+        encoder.place_gate.fill_(100.0)
+    moved = encoder(column)
+    assert not moved.elmo_BTD.any()
+    torch.testing.assert_close(moved.inputs_BTE[:, :, -ELMO_DIM:], 2 * even.inputs_BTE[:, :, -ELMO_DIM:])
+    assert even.elmo_BTD.any()
+
+
+def test_switches_that_do_not_fit_are_rejected():
+    with pytest.raises(ValueError, match="gate_places needs both places, but place is input"):
+        ElmoSettings(gate_places=True)
+    with pytest.raises(ValueError, match="mix gated needs all layers, but layers is last"):
+        ElmoSettings(mix="gated", layers="last")

@@ -19,13 +19,13 @@ from elmokit.embed.embedder import Embedder
 from elmokit.embed.layer_store import LayerStore
 from elmokit.embed.live_layers import LiveLayers
 from elmokit.encoders.static_vectors import StaticVectors
-from elmokit.errors import ConfigError, ElmokitError, OutputError, WeightsError
+from elmokit.errors import ConfigError, ElmokitError, InputError, OutputError, WeightsError
 from elmokit.model.bilm import BiLM
 from elmokit.readers.conll2003 import TaggedSentence
 from elmokit.tasks.columns import ColumnMaker, learn_inputs
 from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
-from elmokit.tasks.saved import SavedTask, SharedParts, load_task, save_task
+from elmokit.tasks.saved import SavedTask, SharedParts, load_task, save_task, slim_task
 from elmokit.tasks.task import AnyTask
 from elmokit.tasks.task_model import TaskModel, predict_examples
 from elmokit.weights.folder import load_folder, save_folder
@@ -323,7 +323,7 @@ def test_what_is_no_model_of_the_task_is_rejected_in_one_line(tmp_path: Path, fo
         assert "\n" not in str(raised.value)
     with pytest.raises(WeightsError, match="is a model of the task rhymes, expected one of metre"):
         load_task(folder, expected_task=changed(RHYMES, name="metre"))
-    with pytest.raises(WeightsError, match="the task 'rhymes', unknown to this elmokit; known: coref, ner"):
+    with pytest.raises(WeightsError, match="the task 'rhymes', unknown to this elmokit; known: classify, coref, ner"):
         load_task(folder)
 
 
@@ -334,3 +334,37 @@ def test_every_task_is_found_by_its_name() -> None:
         ElmokitError, match="unknown task 'nre'; known: classify, coref, ner, parse, snli, squad, srl, sst, tag"
     ):
         get_task("nre")
+
+
+# Without a copy of the biLM
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of bundled biLMs with the toy biLM in it, under the name toy."""
+    (tmp_path / "bundled").mkdir()
+    save_folder(make_bilm(), tmp_path / "bundled" / "toy")
+    monkeypatch.setattr("elmokit.weights.bundled.BUNDLED", tmp_path / "bundled")
+    return tmp_path / "bundled"
+
+
+def test_a_slim_model_finds_its_bilm_by_name(folder: Path, installed: Path, tmp_path: Path) -> None:
+    slim_task(folder, tmp_path / "slim", bilm="toy")
+    assert not (tmp_path / "slim" / "bilm").exists()
+    whole, slim = (load_task(path, expected_task=RHYMES) for path in (folder, tmp_path / "slim"))
+    assert slim.predict_examples(EXAMPLES) == whole.predict_examples(EXAMPLES)
+    assert slim.recipe.elmo.model == "toy"
+    with pytest.raises(InputError, match="no copy of a biLM that could be left out"):
+        slim_task(tmp_path / "slim", tmp_path / "slimmer", bilm="toy")
+    save_folder(make_bilm(seed=9), installed / "toy")
+    with pytest.raises(WeightsError, match="is not what the task model was saved with"):
+        load_task(tmp_path / "slim", expected_task=RHYMES)
+    with pytest.raises(InputError, match="its biLM is not toy; name the one that it was trained with"):
+        slim_task(folder, tmp_path / "other", bilm="toy")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_bundled_model_is_found_by_name(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmokit.tasks.saved.BUNDLED_TASKS", folder.parent)
+    monkeypatch.chdir(tmp_path.parent)
+    assert load_task("model", expected_task=RHYMES).task is RHYMES
