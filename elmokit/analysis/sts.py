@@ -16,7 +16,7 @@ from elmokit.errors import InputError
 from elmokit.readers.sts import SimilarPair
 
 FITTED = "fitted"
-FIT_SENTENCES = 10_000
+FIT_SENTENCES = 3_000
 
 Encode = Callable[[list[str]], NDArray[np.floating[Any]]]
 """Texts -> one vector per text, (N, D)."""
