@@ -314,15 +314,15 @@ def neighbors(lab: Lab) -> Section:
     lines += [f"GloVe: {static}", ""]
     for word, token in zip(same, others, strict=True):
         rows = [
-            (what, f"{near['similarity']:.2f}", _marked(near["tokens"], near["position"]))
+            (what, f"{near['similarity']:.2f}", marked(near["tokens"], near["position"]))
             for what, one in (("the word", word), ("any token", token))
             for near in one["neighbors"]
         ]
-        lines += [f"> {_marked(word['tokens'], word['position'])}", "", *as_table(("", "cosine", "nearest"), rows), ""]
+        lines += [f"> {marked(word['tokens'], word['position'])}", "", *as_table(("", "cosine", "nearest"), rows), ""]
     return lines
 
 
-def _marked(tokens: Sequence[str], position: int, width: int = 12) -> str:
+def marked(tokens: Sequence[str], position: int, width: int = 12) -> str:
     """Return the token in bold, with some words of context."""
     first, last = max(0, position - width), position + width + 1
     words = [f"**{token}**" if place == position else token for place, token in enumerate(tokens)]

@@ -2,8 +2,8 @@
 
     python scripts/ngram_perplexity.py RUN FILES... [--order 5] [--json]
 
-RUN is the folder of an `elmokit pretrain` run: its prepared text and vocabulary are used. Each of FILES, raw text with
-one sentence per line, is predicted in both directions, with boundaries as `elmokit perplexity` counts them;
+RUN is the folder of an `elmokit pretrain` run: its prepared text and vocabulary are used. Each of FILES, text of the
+same form, is predicted in both directions, with boundaries as `elmokit perplexity` counts them;
 out-of-vocabulary words are <UNK>. Smoothing is interpolated modified Kneser-Ney without pruning. 61 million words take
 six minutes on one core and 11 GB of memory.
 """
@@ -23,6 +23,7 @@ from elmokit.errors import ElmokitError
 from elmokit.score.kneser_ney import KneserNey, to_stream
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
+from elmokit.text.rules import TextRules
 from elmokit.text.vocab import Vocab, read_vocab
 
 
@@ -48,7 +49,8 @@ def measure(run: Path, files: list[Path], order: int) -> list[dict[str, object]]
     train, vocab = Corpus.open(run / "text"), read_vocab(run / "vocab.txt")
     rows = []
     with tempfile.TemporaryDirectory(prefix="elmokit-") as folder:
-        texts = {path.name: prepare_corpus([path], Path(folder) / str(i)) for i, path in enumerate(files)}
+        rules = rules_of(train)
+        texts = {path.name: prepare_corpus([path], Path(folder) / str(i), rules=rules) for i, path in enumerate(files)}
         for length in sorted({1, order}):
             found = {name: {"order": length, "file": name, **count(corpus, vocab)} for name, corpus in texts.items()}
             for side in ("forward", "backward"):
@@ -61,6 +63,12 @@ def measure(run: Path, files: list[Path], order: int) -> list[dict[str, object]]
                 print(f"order {length}, {side}: {time.monotonic() - start:.0f} s", file=sys.stderr)
             rows += found.values()
     return [row | {"mean": (row["forward"] + row["backward"]) / 2} for row in rows]
+
+
+def rules_of(train: Corpus) -> TextRules:
+    """Return the rules that the training text was read by."""
+    settings = train.meta.settings
+    return TextRules(settings.tokenized, settings.split, settings.wrapped, settings.language)
 
 
 def count(corpus: Corpus, vocab: Vocab) -> dict[str, object]:

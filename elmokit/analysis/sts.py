@@ -1,6 +1,6 @@
 """Sentence vectors by the STS benchmark: how well their cosines rank pairs of sentences."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.analysis.wsd import LayerEncoder
-from elmokit.embed.picking import Layer, Pooling, Vectors, pick_layers, pool_tokens
-from elmokit.embed.sentence_pooling import SentencePooling
+from elmokit.embed.picking import Layer, Pooling, pick_layers, pool_tokens
+from elmokit.embed.sentence_pooling import SentencePooling, count_probabilities, weighted_mean
 from elmokit.errors import InputError
 from elmokit.readers.sts import SimilarPair
 
@@ -56,8 +56,14 @@ def fit_every_layer(
 ) -> list[SentencePooling]:
     """Fit a pooling to every layer and to the mean of all, on the first ``FIT_SENTENCES`` non-empty sentences."""
     first = list(islice(filter(None, sentences), FIT_SENTENCES))
+    probabilities = count_probabilities(first)
     layers: list[Layer] = [*range(encoder.num_layers), "mean"]
-    return [SentencePooling.fit(_TokenLayers(encoder), first, layer=layer, progress=progress) for layer in layers]
+    means: dict[Layer, list[NDArray[np.float64]]] = {layer: [] for layer in layers}
+    for done, (tokens, layers_LTD) in enumerate(zip(first, encoder.iter_layers(first), strict=True), start=1):
+        for layer in layers:
+            means[layer].append(weighted_mean(probabilities, tokens, pick_layers(layers_LTD, layer)))
+        progress(done)
+    return [SentencePooling.from_means(layer, probabilities, means[layer]) for layer in layers]
 
 
 def score_layers(
@@ -116,19 +122,6 @@ def score_sts(encode: Encode, pairs: Sequence[SimilarPair]) -> StsScores:
         pearson=_correlation(cosines_P, gold_P),
         num_pairs=len(pairs),
     )
-
-
-class _TokenLayers:
-    """Any source of layers, as a source of token vectors."""
-
-    def __init__(self, encoder: LayerEncoder) -> None:
-        self._encoder = encoder
-
-    def tokenize(self, text: str) -> list[str]:
-        raise InputError(f"text {text[:40]!r} is not tokenized; expected a list of tokens")
-
-    def iter_tokens(self, sentences: Iterable[Any], *, layer: Layer, batch_size: int) -> Iterator[Vectors]:
-        return (pick_layers(found, layer) for found in self._encoder.iter_layers(sentences, batch_size=batch_size))
 
 
 def _as_found(vectors_ND: NDArray[np.floating[Any]], _texts: list[str]) -> NDArray[np.floating[Any]]:

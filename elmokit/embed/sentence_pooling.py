@@ -74,20 +74,34 @@ class SentencePooling:
         """
         sentences = [embedder.tokenize(text) if isinstance(text, str) else list(text) for text in texts]
         sentences = [tokens for tokens in sentences if tokens]
-        if len(sentences) < max(MIN_SENTENCES, num_components + 1):
-            raise InputError(
-                f"{len(sentences)} sentences to fit a pooling to; expected {max(MIN_SENTENCES, num_components + 1)} "
-                "or more"
-            )
-        counts = Counter(token for tokens in sentences for token in tokens)
-        total = counts.total()
-        probabilities = {word: count / total for word, count in counts.items()}
+        probabilities = count_probabilities(sentences)
         pooled = []
         for tokens, vectors_TD in zip(
             sentences, embedder.iter_tokens(sentences, layer=layer, batch_size=64), strict=True
         ):
-            pooled.append(_weighted_mean(probabilities, tokens, vectors_TD))
+            pooled.append(weighted_mean(probabilities, tokens, vectors_TD))
             progress(len(pooled))
+        return cls.from_means(layer, probabilities, pooled, num_components=num_components)
+
+    @classmethod
+    def from_means(
+        cls,
+        layer: Layer,
+        probabilities: Mapping[str, float],
+        pooled: Sequence[NDArray[np.float64]],
+        *,
+        num_components: int = NUM_COMPONENTS,
+    ) -> "SentencePooling":
+        """Return the pooling of sentences whose weighted means are known.
+
+        Args:
+            layer: Layer of the token vectors.
+            probabilities: Probability of each word in the sentences.
+            pooled: Weighted mean of each sentence, (D,).
+            num_components: Number of principal components to remove.
+        """
+        if len(pooled) < (least := max(MIN_SENTENCES, num_components + 1)):
+            raise InputError(f"{len(pooled)} sentences to fit a pooling to; expected {least} or more")
         pooled_ND = np.array(pooled)
         mean_D = pooled_ND.mean(axis=0)
         # Eigenvectors of the covariance, the largest eigenvalues first.
@@ -109,7 +123,7 @@ class SentencePooling:
                 f"vectors of width {vectors_TD.shape[1]}, but the pooling was fitted to width {len(self.mean_D)}; fit "
                 "it to this model"
             )
-        vector_D = _weighted_mean(self.probabilities, tokens, vectors_TD) - self.mean_D
+        vector_D = weighted_mean(self.probabilities, tokens, vectors_TD) - self.mean_D
         return (vector_D - self.components_KD.T @ (self.components_KD @ vector_D)).astype(np.float32)
 
     def save(self, path: str | Path) -> None:
@@ -140,9 +154,17 @@ class SentencePooling:
             raise InputError(f"{path}: no saved pooling ({error}); expected a file of SentencePooling.save") from error
 
 
-def _weighted_mean(
+def count_probabilities(sentences: Iterable[Sequence[str]]) -> dict[str, float]:
+    """Return the probability of each word."""
+    counts = Counter(token for tokens in sentences for token in tokens)
+    total = counts.total()
+    return {word: count / total for word, count in counts.items()}
+
+
+def weighted_mean(
     probabilities: Mapping[str, float], tokens: Sequence[str], vectors_TD: NDArray[np.floating[Any]]
 ) -> NDArray[np.float64]:
+    """Return the mean of tokens in which frequent words count less, (D,)."""
     weights_T = np.array([SMOOTHING / (SMOOTHING + probabilities.get(token, 0.0)) for token in tokens])
     mean_D: NDArray[np.float64] = weights_T @ vectors_TD.astype(np.float64) / weights_T.sum()
     return mean_D
