@@ -3,6 +3,7 @@
 #   make demo    one word in several contexts, on the bundled model
 #   make test    format, lint, types, rooms and tests: what CI runs
 #   make check   make test and the slow proofs
+#   make api-fuzz  10,000 valid and invalid requests to the server, made from its OpenAPI document
 #   make chaos   kill training runs at random moments and check that they end with the same bits
 #   make fuzz    read damaged files of every format, for ten minutes
 #   make faults  fail every write, fsync, rename, open, mmap and large allocation of each verb once
@@ -15,7 +16,7 @@ READY := .venv/.ready
 READY_SLOW := .venv/.ready-slow
 READY_DOCS := .venv/.ready-docs
 
-.PHONY: demo test check chaos faults fuzz docs release-check clean
+.PHONY: api-fuzz demo test check chaos faults fuzz docs release-check clean
 
 demo: $(READY)
 	@.venv/bin/python examples/demo.py
@@ -25,6 +26,10 @@ test: $(READY)
 
 check: $(READY_SLOW)
 	@scripts/check --slow
+
+api-fuzz: $(READY)
+	@.venv/bin/python -m pip install -qq -c constraints.txt schemathesis
+	@OMP_NUM_THREADS=1 .venv/bin/python scripts/api_fuzz.py --cases 10000
 
 chaos: $(READY)
 	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m chaos tests/pretrain/test_chaos.py

@@ -1,5 +1,6 @@
 """Routes as a table: body, answer and handler. JSON goes in and out, or plain text where a route reads it."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +79,13 @@ def add_routes(app: FastAPI, service: Service, routes: Sequence[Route]) -> None:
             summary=route.summary,
             response_model=None,
             responses=_document_answers(route),
-            openapi_extra={"requestBody": {"required": True, "content": _document_body(route)}},
+            openapi_extra={
+                "requestBody": {"required": True, "content": _document_body(route)},
+                "parameters": [
+                    {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                    for name in re.findall(r"{(\w+)}", route.path)
+                ],
+            },
         )
 
 
