@@ -13,6 +13,7 @@ from elmokit.analysis.splits import split_by_document
 from elmokit.errors import InputError
 from elmokit.readers.conll2003 import TaggedSentence
 from elmokit.readers.conll2012 import Document
+from elmokit.readers.conllu import read_conllu
 from elmokit.tasks.materials import TaskData, read_data
 from elmokit.tasks.names import get_task
 from elmokit.tasks.squad import hold_out_contexts
@@ -95,6 +96,12 @@ def _divide_documents(task: AnyTask, path: Path) -> TaskData:
     return TaskData(parts.train, parts.dev, lambda: parts.test)
 
 
+def _read_tags(task: AnyTask, *paths: Path) -> TaskData:
+    del task  # its own format is another one
+    train, dev, test = ([TaggedSentence(one.tokens, one.xpos, 0) for one in read_conllu(path)] for path in paths)
+    return TaskData(train, dev, lambda: test)
+
+
 def _three(form: str) -> tuple[str, ...]:
     return tuple(form.format(part) for part in ("train", "dev", "test"))
 
@@ -150,6 +157,7 @@ DATASETS = (
         split="80/10/10 % of the documents, by a fixed seed",
     ),
     DataSet("parse", "parse", "EWT trees", "f1", _three("trees/ewt.{}.ptb"), _read_given, PUBLISHED_SPLIT),
+    DataSet("tag", "tag", "UD EWT", "accuracy", _three("pos/en_ewt-ud-{}.conllu"), _read_tags, PUBLISHED_SPLIT),
 )
 
 

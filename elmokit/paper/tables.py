@@ -141,22 +141,20 @@ def show_layers(results: Results, kind: Kind) -> str:
     """Return the accuracy of every layer of every encoder."""
     rows = []
     for encoder in ENCODERS:
-        found, paper = layer_scores(results, kind, encoder), PAPER_LAYERS[kind].get(encoder, ())
+        found, published = layer_scores(results, kind, encoder), PAPER_LAYERS[kind].get(encoder, ())
         if found is None:
             rows.append([ENCODER_TITLES[encoder], NOTHING, NOT_RUN, NOTHING])
             continue
         for layer, accuracy in enumerate(found.layers):
-            published = paper[layer] if layer < len(paper) else ""
-            rows.append(
-                [
-                    ENCODER_TITLES[encoder],
-                    _layer_name(encoder, layer),
-                    f"{100 * accuracy:.2f}",
-                    published or NOTHING,
-                ]
-            )
+            number = published[layer] if layer < len(published) else ""
+            name = _layer_name(encoder, layer)
+            rows.append([ENCODER_TITLES[encoder], name, f"{100 * accuracy:.2f}", number or NOTHING])
     if kind == SENSES and (found := layer_scores(results, kind, "bilm")) is not None:
         rows.append(["WordNet's first sense", NOTHING, f"{100 * found.baseline:.2f}", "65.9"])
+    if kind == TAGS:
+        for arm, paper in ((BASELINE, "97.3 to 97.8"), (ELMO, NOTHING)):
+            title = f"biLSTM-CRF tagger, {ARMS[arm].title.removeprefix('+ ')}"
+            rows.append([title, NOTHING, show_scores(results.scores("tag", arm, "test")), paper])
     return as_table(["encoder", "layer", "accuracy", "paper"], rows)
 
 

@@ -63,11 +63,7 @@ class Workshop:
             train, dev = find_dataset(run.row).read_text(self.inputs.data_dir)
             return cover(read_static_vectors(self.inputs.vectors), [*train, *dev])
 
-        def progress(num_tokens: int) -> None:
-            report(LayersRead(num_tokens, 0))
-
-        source = open_source(run.arm, self.inputs.sources, str(self.inputs.vectors))
-        return evaluate(run.kind, source, self.inputs.files(run.row), progress=progress)
+        return self._evaluate(run, report, stop)
 
     def folder(self, run: PaperRun) -> Path:
         """Return the folder of a task run."""
@@ -77,6 +73,20 @@ class Workshop:
         """Return a member of an ensemble whose model is not here; None if all are."""
         found = (member for member in members(run) if not (self.folder(member) / MODEL).is_dir())
         return next(found, None)
+
+    def _evaluate(self, run: PaperRun, report: Report, stop: threading.Event) -> Result | None:
+        """Evaluate the layers of an encoder; an interrupted evaluation starts again."""
+
+        def progress(num_tokens: int) -> None:
+            report(LayersRead(num_tokens, 0))
+            if stop.is_set():
+                raise _Stopped
+
+        source = open_source(run.arm, self.inputs.sources, str(self.inputs.vectors))
+        try:
+            return evaluate(run.kind, source, self.inputs.files(run.row), progress=progress)
+        except _Stopped:
+            return None
 
     # Tasks
 
@@ -90,23 +100,30 @@ class Workshop:
         task, data, folder = get_task(dataset.task), self._read(run.row), self.folder(run)
         layers_dir = None if source == "untrained" else self.run_dir / LAYERS
         if layers_dir is not None and reads_elmo(recipe):
-            self._compute_layers(task, recipe, data, layers_dir, report)
+            try:
+                self._compute_layers(task, recipe, data, layers_dir, report, stop)
+            except _Stopped:
+                return None
         finished = run_task(task, recipe, data, folder, report=report, stop=stop, layers_dir=layers_dir)
         return None if finished is None else to_result(finished, metric=dataset.metric)
 
     def _compute_layers(
-        self, task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_dir: Path, report: Report
+        self, task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_dir: Path, report: Report, stop: threading.Event
     ) -> None:
         """Compute all layers of a run before it starts. Processes take turns, because one at a time may add layers."""
         materials = gather_materials(task, recipe, data, layers_dir)
         assert materials.layers is not None
         assert data.read_test is not None
         examples = [*materials.train, *materials.dev, *data.read_test()]
+
+        def progress(done: int, total: int) -> None:
+            report(LayersRead(done, total))
+            if stop.is_set():
+                raise _Stopped
+
         layers_dir.mkdir(parents=True, exist_ok=True)
         with locked(layers_dir, work="computing layers in it", wait=True):
-            materials.layers.add(
-                all_sequences(task, examples), progress=lambda done, total: report(LayersRead(done, total))
-            )
+            materials.layers.add(all_sequences(task, examples), progress=progress)
 
     def _read(self, row: str) -> TaskData:
         """Read a dataset and cache it, because its other arms usually come next."""
@@ -192,6 +209,10 @@ def to_result(finished: Finished, *, metric: str) -> Result:
     result = asdict(finished)
     curve = [[point.step, point.scores[metric]] for point in finished.dev_curve or []]
     return {**result, "metric": metric, "dev_curve": curve}
+
+
+class _Stopped(Exception):  # noqa: N818  not an error
+    """Raised to stop an encoder from reading."""
 
 
 def _base(source: str) -> str:

@@ -21,7 +21,7 @@ from elmokit.paper.plan import COVERAGE, ENSEMBLE, NEIGHBORS, SENSES, TAGS, TASK
 from elmokit.paper.run_file import RunFile
 from elmokit.paper.settings import Recipes
 from elmokit.paper.workshop import Workshop
-from elmokit.tasks.progress import DevScores, TaskPlan
+from elmokit.tasks.progress import DevScores, LayersRead, TaskPlan
 
 # Words are longer than the toy biLM reads, and some toy models learn nothing.
 pytestmark = pytest.mark.filterwarnings("ignore::elmokit.errors.ElmokitWarning")
@@ -124,6 +124,7 @@ def test_every_kind_of_evaluation_is_made(home, tmp_path):
         PaperRun(SENSES, "wsd", "glove"),
         PaperRun(TAGS, "pos", "untrained"),
         PaperRun(TASK, "ner-wikigold", "tuned"),
+        PaperRun(TASK, "tag", "baseline"),
         PaperRun(SENSES, "wsd", "cove"),
     ]
     is_over, heard, file = make(home, tmp_path, runs)
@@ -139,6 +140,14 @@ def test_every_kind_of_evaluation_is_made(home, tmp_path):
     assert len(result_of(file, runs[4])["test"]) == 3
     tuned = {one.run: one.inputs for one in file.read().values()}[runs[5]]
     assert tuned.keys() == {"data", "vectors", "bilm", "shape"}
+
+
+@pytest.mark.parametrize("run", [PaperRun(SENSES, "wsd", "bilm"), PaperRun(TASK, "sst", "elmo")], ids=str)
+def test_an_encoder_stops_while_it_reads(home, tmp_path, run):
+    is_over, heard, file = make(home, tmp_path, [run], stop_at=LayersRead)
+    assert not is_over
+    assert not file.read()
+    assert len(heard.all(LayersRead)) == 1
 
 
 def test_an_ensemble_is_made_of_the_same_runs_or_skipped_without_their_models(home, tmp_path):
