@@ -69,7 +69,8 @@ def package(
         eight_bit_softmax=softmax == "int8",
     )
     num_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
-    print_message(f"{made}: {num_bytes / 1e6:.1f} MB; install it with: pip install {made}")
+    target = made if made.is_absolute() else f"./{made}"  # a bare name would be looked up in the package index
+    print_message(f"{made}: {num_bytes / 1e6:.1f} MB; install it with: pip install {target}")
 
 
 @verb(app)
