@@ -11,6 +11,9 @@ def require(module: str, *, extra: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module:  # it is installed, but one of its own imports is missing
+        package = module.partition(".")[0]
+        if error.name not in (module, package):  # it is installed, but one of its own imports is missing
             raise
-        raise MissingExtraError(f"{module} is not installed; install it with: pip install 'elmokit[{extra}]'") from None
+        raise MissingExtraError(
+            f"{package} is not installed; install it with: pip install 'elmokit[{extra}]'"
+        ) from None

@@ -146,6 +146,11 @@ class Elmo(nn.Module):
         """Width of a mixed vector."""
         return self.bilm.config.width
 
+    @property
+    def stored_start(self) -> BiLMState | None:
+        """Start state that was stored with the model; None if there was none."""
+        return self._given_start
+
     def reset_state(self) -> None:
         """Reset the state carried from batch to batch; without effect unless ``state="carry"``."""
         self._states.reset()

@@ -7,18 +7,17 @@ Shapes: N rows, T tokens, D width.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.embed.embedder import Embedder
 from elmokit.embed.engine import Precision
 from elmokit.embed.picking import Layer, Pooling, check_pooling
 from elmokit.embed.sentences import Sentence
 from elmokit.embed.state import State
 from elmokit.errors import InputError
+from elmokit.integrations.loading import load_embedder
 from elmokit.weights.source import Source
 
 Batch = dict[str, NDArray[Any]]
@@ -64,18 +63,15 @@ class EmbedBatch:
         if self.column not in batch:
             raise InputError(f"the data has no column {self.column!r}; its columns are {', '.join(batch)}")
         sentences = [_as_sentence(value, self.column) for value in batch[self.column]]
-        embedder = _load(self.source, self.state, self.precision, self.language, self.device)
+        # Ray runs many tasks per process, and every task has its own copy of the callable.
+        embedder = load_embedder(
+            self.source, state=self.state, precision=self.precision, language=self.language, device=self.device
+        )
         if self.pool is not None:
             return batch | {self.output: embedder.encode(sentences, layer=self.layer, pooling=self.pool)}
         vectors = np.empty(len(sentences), dtype=object)
         vectors[:] = embedder.embed_tokens(sentences, layer=self.layer)
         return batch | {self.output: vectors}
-
-
-# Ray runs many tasks per process, and every task has its own copy of the callable.
-@lru_cache(maxsize=2)
-def _load(source: Source, state: State, precision: Precision, language: str, device: str) -> Embedder:
-    return Embedder.from_pretrained(source, state=state, precision=precision, language=language, device=device)
 
 
 def _as_sentence(value: object, column: str) -> Sentence:
