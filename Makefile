@@ -7,6 +7,7 @@
 #   make chaos   kill training runs at random moments and check that they end with the same bits
 #   make fuzz    read damaged files of every format, for ten minutes
 #   make faults  fail every write, fsync, rename, open, mmap and large allocation of each verb once
+#   make integrations    test spaCy, scikit-learn, transformers, flair and others, in three environments
 #   make docs    build the documentation site in build/site
 #   make release-check   build sdist and wheels, install them in bare environments, run the README there
 #   make clean   remove the environment, caches and builds
@@ -16,7 +17,7 @@ READY := .venv/.ready
 READY_SLOW := .venv/.ready-slow
 READY_DOCS := .venv/.ready-docs
 
-.PHONY: api-fuzz demo test check chaos faults fuzz docs release-check clean
+.PHONY: api-fuzz demo test check chaos faults fuzz integrations docs release-check clean
 
 demo: $(READY)
 	@.venv/bin/python examples/demo.py
@@ -40,6 +41,9 @@ fuzz: $(READY)
 faults: $(READY)
 	@.venv/bin/python tests/faults/run.py
 
+integrations:
+	@PYTHON="$(PYTHON)" scripts/integrations
+
 docs: $(READY_DOCS)
 	@.venv/bin/python scripts/site.py
 	@.venv/bin/zensical build --strict --clean
@@ -49,7 +53,7 @@ release-check: $(READY)
 	@.venv/bin/python scripts/release_check.py
 
 clean:
-	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-integrations-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find elmokit tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Constraints are set in the environment, so that they also apply to the tools that build the package.

@@ -46,6 +46,7 @@ def test_every_import_is_a_declared_dependency():
 def test_every_direct_dependency_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = project["dependencies"] + [name for names in project["optional-dependencies"].values() for name in names]
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    files = [ROOT / "constraints.txt", *(ROOT / "requirements").glob("integrations-*.txt")]
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
     assert {re.match(r"[\w-]+", name)[0].lower() for name in wanted} <= pinned
