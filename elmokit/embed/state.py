@@ -42,7 +42,7 @@ class StartStates:
                 self.warm = warm_state(bilm, self._dictionary)
             like = fresh.forward.hidden_LBP
             return map_state(self.warm, lambda part: part.to(like).expand(-1, num_rows, -1))
-        if self.carried is None:
+        if self.policy == "reset" or self.carried is None:
             return fresh
         return _overwrite(fresh, self.carried)
 

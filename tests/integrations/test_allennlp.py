@@ -406,9 +406,13 @@ def test_an_output_without_its_directory_is_rejected(embedder: ElmoEmbedder, tmp
 @pytest.mark.parametrize(
     ("options_file", "weight_file", "message"),
     [
-        (None, None, "options_file is missing.*Pass the paths of both"),
+        (None, None, "options_file is missing.*pass the paths of both"),
         ("options.json", None, "weight_file is missing"),
-        ("https://example.org/options.json", "weights.hdf5", "the URL 'https://example.org/options.json'.*Download"),
+        (
+            "https://example.org/options.json",
+            "weights.hdf5",
+            "the address 'https://example.org/options.json'.*Put options.json",
+        ),
         ("absent.json", "absent.hdf5", "absent.json: no such file"),
     ],
 )
