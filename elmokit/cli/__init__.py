@@ -6,6 +6,7 @@ Nothing heavy is imported here: ``elmokit --help`` must answer at once.
 
 from elmokit.cli import (
     analysis,
+    checking,
     embedding,
     encoder_verbs,
     evaluating,
@@ -21,6 +22,7 @@ from elmokit.cli.app import main, run
 
 __all__ = [
     "analysis",
+    "checking",
     "embedding",
     "encoder_verbs",
     "evaluating",
