@@ -24,14 +24,16 @@ STDOUT = "-"
 EMBED_EPILOG = """\b
 Contents of OUT, by its suffix. Lines are counted from 0 over all inputs.
   .safetensors  vectors (tokens, [layers,] width) and offsets:
-                line i is vectors[offsets[i]:offsets[i + 1]]
+                line i is vectors[offsets[i]:offsets[i + 1]];
+                tokens (UTF-8 bytes) and token_offsets: the token of
+                row r is tokens[token_offsets[r]:token_offsets[r + 1]]
   .npy          the same vectors; the offsets are in NAME.offsets.npy
   .hdf5         one dataset per line, named by its number:
                 ([layers,] tokens, width)
   .jsonl        one object per line: line, tokens, vectors
 
-With --pool a line has one vector, and there are no offsets. Shards are consecutive parts of the text. In each, offsets
-start at 0, and i counts from its first line."""
+With --pool a line has one vector, and there are no offsets or tokens. Shards are consecutive parts of the text. In
+each, offsets start at 0, and i counts from its first line."""
 
 
 @verb(app, epilog=EMBED_EPILOG)

@@ -1,9 +1,9 @@
 """Embed text files, one sentence per line, into one file of vectors, in bounded memory.
 
-Lines are embedded in windows: a window ends at line numbers that are multiples of 1,024 and before it has more than
-8,192 tokens, so where windows begin follows from the text alone. After every window the work done is safe on the
-disk (`elmokit.embed.partial`). An interrupted job resumes after the last window and ends with the same bytes as
-one that was not interrupted. Shards are whole thousands of lines too: theirs are the bytes of a job that was not split.
+Lines are embedded in windows. A window ends at a line number that is a multiple of 1,024, or before it exceeds 8,192
+tokens. The text alone therefore determines the windows. Each finished window is saved (`elmokit.embed.partial`): an
+interrupted job resumes after the last one and ends with the same bytes as an uninterrupted job. Shards start at
+multiples of 1,024 lines, so their rows are the same bytes as in an unsplit job.
 
 Shapes: L layers, T tokens, D width.
 """
@@ -42,23 +42,26 @@ from elmokit.errors import InputError, OutputError
 from elmokit.kernels.library import available, load
 from elmokit.model.bilm import BiLMState
 from elmokit.text.lines import STDIN, Line, find_inputs, read_lines
+from elmokit.text.rules import TextRules
 
 STDOUT = "-"
 WINDOW_LINES = 1024
-MOST_NAME_CHARS = 100
-WINDOW_TOKENS = 8_192  # at the paper's size, 100 MB as float32 with all layers
+MAX_NAME_CHARS = 100
+WINDOW_TOKENS = 8_192  # 100 MB of float32 with all layers of the paper's model
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several parts of a job, each about as many lines as the others; counted from 1."""
+    """One part of a job that is split into parts of about equal size; parts are counted from 1."""
 
     number: int
     count: int
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.count:
-            raise InputError(f"shard {self.number}/{self.count}; expected a number from 1 to the count, such as 1/4")
+            raise InputError(
+                f"shard {self.number}/{self.count}; expected a number from 1 to the number of parts, such as 1/4"
+            )
 
     def path(self, output: Path) -> Path:
         """Return the name of the shard's file: NAME-00002-of-00004.SUFFIX."""
@@ -78,7 +81,7 @@ class Progress:
     lines: int
     tokens: int
     total_lines: int | None
-    """None while it is not known: a stream is read but once."""
+    """None for a stream, which can be read only once."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +92,16 @@ class EmbedReport:
     lines: int
     tokens: int
     cut_words: int
-    """Words longer than the model reads, counted once a batch; they lost their end."""
+    """Number of truncated words, which are longer than the model reads; a word counts once per batch."""
     resumed_lines: int
-    """Lines that an earlier run had done already."""
+    """Lines that an earlier run had embedded."""
     seconds: float
     """Duration of this run."""
 
 
 @dataclass(frozen=True)
 class _Window:
-    """Lines embedded together, and how far the job is once they are written."""
+    """Lines embedded together, and the progress of the job after they are written."""
 
     lines: list[EmbeddedLine]
     done: Done
@@ -106,7 +109,7 @@ class _Window:
 
 @dataclass(frozen=True)
 class _Options:
-    """Options that decide what is computed for a line."""
+    """Options that determine the vectors of a line."""
 
     layers: Layers
     pool: Pooling | None
@@ -132,9 +135,9 @@ def embed_files(
     """Embed every line of ``inputs`` as one sentence, and write the vectors to ``output``; `writers` has the formats.
 
     An input is a path, a pattern such as ``texts/*.txt.gz``, or ``-`` for standard input. ``output`` can be ``-``
-    for JSON lines on standard output. With ``tokenized`` a line's tokens stand between white space. A shard's
-    output has the shard's number in its name. What exists is only replaced if ``replace``.
-    Text and output are checked before the model runs.
+    for JSON lines on standard output. With ``tokenized`` the tokens of a line are separated by white space. The name of
+    a shard's output contains the number of the shard. An existing output is replaced only with ``replace``.
+    Inputs and output are checked before the model runs.
     """
     check_layers(layers, embedder.num_layers)
     if pool is not None:
@@ -157,23 +160,23 @@ def embed_files(
 
 @dataclass(frozen=True)
 class _Job:
-    """All that one run needs."""
+    """Everything that one run needs."""
 
     embedder: Embedder
     options: _Options
     layout: Layout
     form: FileFormat
     paths: list[str]
-    lines: range | None  # None: all, however many come
+    lines: range | None  # None: all lines of a stream
     progress: Callable[[Progress], None]
 
     def run_to_file(self, target: Path, *, replace: bool) -> EmbedReport:
         start = time.monotonic()
         _check_target(target, replace=replace)
         if target.is_symlink():
-            target = Path(os.path.realpath(target))  # the link stays, and what it names is written
+            target = Path(os.path.realpath(target))  # the link is kept, and its target is written
         self.embedder.reset_state()
-        resume = self.lines is not None  # a stream cannot be read again
+        resume = self.lines is not None  # a stream can be read only once
         with open_partial(
             target, self._fingerprint(), reserved=self.form.reserved, resume=resume, replace=replace
         ) as partial:
@@ -186,7 +189,7 @@ class _Job:
                 with partial.explained():
                     for line in window.lines:
                         self.form.write_line(partial.parts, line, self.layout)
-                partial.commit(window.done, state=self._state_to_keep())
+                partial.commit(window.done, state=self._state_to_save())
             partial.close()
             with partial.explained():
                 partial.publish(self.form.finish(self._unfinished(partial)))
@@ -212,7 +215,7 @@ class _Job:
         cut_before = done.cut_words - self.embedder.num_cut_words
         for window in self._windows(lines, first + done.lines):
             if not available():
-                # torch may round a word differently beside other words; a resumed job would then differ.
+                # torch may round a word differently in another batch; a resumed job would then differ.
                 self.embedder.forget_words()
             embedded: list[EmbeddedLine | None] = [None] * len(window)
             lines_done, tokens_done = done.lines, done.tokens
@@ -226,15 +229,16 @@ class _Job:
             yield _Window([line for line in embedded if line is not None], done)
 
     def _windows(self, lines: Iterable[Line], first: int) -> Iterator[list[list[str]]]:
-        """Tokenize and group the lines, the first of which has the number ``first``."""
+        """Yield tokenized lines in windows; the first line has the number ``first``."""
         step = _step(self.embedder, self.options)
-        # Batches that carry their state are whole, whatever their tokens.
-        most_tokens = None if self.embedder.state == "carry" else WINDOW_TOKENS
+        rules = TextRules(tokenized=self.options.tokenized, language=self.embedder.language)
+        # Under "carry" a window is one batch of whole lines.
+        max_tokens = None if self.embedder.state == "carry" else WINDOW_TOKENS
         window: list[list[str]] = []
         num_tokens = 0
         for number, line in enumerate(lines, start=first):
-            tokens = line.text.split() if self.options.tokenized else self.embedder.tokenize(line.text)
-            too_large = most_tokens is not None and num_tokens + len(tokens) > most_tokens
+            tokens = rules.tokens(line.text)
+            too_large = max_tokens is not None and num_tokens + len(tokens) > max_tokens
             if window and (number % step == 0 or too_large):
                 yield window
                 window, num_tokens = [], 0
@@ -249,7 +253,7 @@ class _Job:
             picked = pool_tokens(picked, self.options.pool)
         return to_stored(picked, self.layout)
 
-    def _state_to_keep(self) -> bytes | None:
+    def _state_to_save(self) -> bytes | None:
         carried = self.embedder.carried_state
         if carried is None:
             return None
@@ -293,10 +297,10 @@ class _Job:
 
 
 def parse_shard(text: str) -> Shard:
-    """Read a shard as one types it, ``2/4``."""
+    """Parse a shard in the form ``2/4``."""
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal()):
-        raise InputError(f"shard {text!r}; expected its number and how many there are, such as 2/4")
+        raise InputError(f"shard {text!r}; expected the number of the part and the number of parts, such as 2/4")
     return Shard(int(number), int(count))
 
 
@@ -309,7 +313,7 @@ def _output_format(output: str | Path, name: FormatName | None) -> FileFormat:
 
 
 def _processor(device: torch.device) -> str:
-    """Return the name of what decides torch's rounding: a GPU's model, or the CPU's instruction set."""
+    """Return what determines torch's rounding: the model of the GPU, or the instruction set of the CPU."""
     if device.type == "cuda":
         return f"{device}, {torch.cuda.get_device_name(device)}"
     return f"{device}, {torch.backends.cpu.get_cpu_capability()}"
@@ -317,7 +321,7 @@ def _processor(device: torch.device) -> str:
 
 def _short_name(embedder: Embedder) -> str:
     """Return the model's name without the folders above it, for a header of fixed size."""
-    return Path(embedder.name or "in memory").name[:MOST_NAME_CHARS]
+    return Path(embedder.name or "in memory").name[:MAX_NAME_CHARS]
 
 
 def _regular(paths: Iterable[str]) -> list[str]:
@@ -331,13 +335,13 @@ def has_stream(paths: Sequence[str]) -> bool:
 
 
 def _count_lines(paths: list[str]) -> int | None:
-    """Count the lines, and so find text that cannot be read before the model runs; None if there is a stream."""
+    """Return the number of lines, or None if an input is a stream; text that cannot be read raises."""
     lines = read_lines(paths)
     return None if has_stream(paths) else sum(1 for _ in lines)
 
 
 def _step(embedder: Embedder, options: _Options) -> int:
-    """Line numbers at which a window ends: multiples of this."""
+    """Return the step of line numbers at which a window must end."""
     return options.batch_size if embedder.state == "carry" else WINDOW_LINES
 
 
@@ -345,9 +349,9 @@ def _lines_to_embed(embedder: Embedder, total: int | None, options: _Options, sh
     if shard is None:
         return None if total is None else range(total)
     if total is None:
-        raise InputError("a shard of a stream; write the text to a file first, since its lines must be counted")
+        raise InputError("a stream has no shards, because its lines cannot be counted; write the text to a file first")
     if embedder.state == "carry":
-        raise InputError("a shard under state='carry', where a line needs all before it; use 'reset' or 'warm'")
+        raise InputError("state 'carry' has no shards, because a line depends on all before it; use 'reset' or 'warm'")
     return shard.lines(total, _step(embedder, options))
 
 

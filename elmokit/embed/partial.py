@@ -1,15 +1,15 @@
-"""Work on an output file that is not finished: it survives any end of the process, and can be taken up again.
+"""Unfinished output that survives a crash and can be resumed.
 
-Beside OUT stands the folder OUT.partial:
+The folder OUT.partial beside OUT holds:
 
-lock        held as long as a process works here
-job.json    what the job is, and how far it surely got: lines, tokens, bytes of every file that grows
-vectors …   the files that grow; what is in them beyond the bytes in job.json never happened
-state-N     under ``carry``, the state after line N
+lock        held by the process that works in the folder
+job.json    the journal: settings of the job, and its saved progress (lines, tokens, bytes per data file)
+vectors …   data files, which only grow; bytes beyond the size in job.json are ignored
+state-N     with state ``carry``, the LSTM state after line N
 
-After each step the files are flushed to the disk, then job.json is exchanged by rename. So at any moment it tells
-of work that is whole. The finished file is renamed to OUT, and the folder removed. An output of several files is the
-folder itself, renamed.
+After each window the data files are flushed to disk, then job.json is replaced by rename. It therefore never counts
+lines that are not on disk. At the end the finished file is renamed to OUT, and the folder is removed. An output of
+several files is the folder itself, renamed.
 """
 
 import json
@@ -51,25 +51,25 @@ class Done:
 
 
 class Partial:
-    """The folder of one unfinished output, locked, with its files open to grow."""
+    """The locked folder of an unfinished output, with its data files open for appending."""
 
     def __init__(self, target: Path, job: Mapping[str, Any], *, resume: bool) -> None:
         self.target = target
         self.resume = resume
         self.folder = partial_folder(target)
         self.done = Done()
-        self.num_safe_lines = 0  # that the journal on the disk counts
+        self.num_saved_lines = 0  # according to the journal on disk
         self.parts: dict[str, BinaryIO] = {}
         self.sizes: dict[str, int] = {}
         self._job = dict(job)
 
     @property
     def state_path(self) -> Path:
-        """Path of the carried state after the last line that is done."""
+        """Path of the carried state after the last finished line."""
         return self.folder / f"{STATE}{self.done.lines}"
 
     def commit(self, done: Done, *, state: bytes | None) -> None:
-        """Make everything written so far count, for good."""
+        """Save everything written so far as finished."""
         with self.explained():
             for name, file in self.parts.items():
                 file.flush()
@@ -80,14 +80,14 @@ class Partial:
                 with atomic_file(self.state_path) as temporary:
                     temporary.write_bytes(state)
             self._write_journal()
-            self.num_safe_lines = done.lines
+            self.num_saved_lines = done.lines
             if last_state != self.state_path:
                 last_state.unlink(missing_ok=True)
 
     def publish(self, finished: Path) -> None:
-        """Give the finished file, one of this folder, its name, and remove the folder."""
+        """Rename the finished file, which is in this folder, to the target, and remove the folder."""
         with self.explained():
-            with finished.open("r+b") as file:  # some systems flush only what may be written
+            with finished.open("r+b") as file:  # some systems cannot flush a file that is opened for reading
                 os.fsync(file.fileno())
             os.replace(finished, self.target)
         self.discard()
@@ -114,12 +114,12 @@ class Partial:
             raise
         except OSError as error:
             reason, advice = error.strerror or str(error), ADVICE.get(error.errno or 0, "write elsewhere")
-            safe = self.resume and self.num_safe_lines
-            kept = f". {self.num_safe_lines:,} lines are saved: the same command resumes after them" if safe else ""
-            raise OutputError(f"{self.target}: cannot be written: {reason}; {advice}{kept}") from error
+            is_saved = self.resume and self.num_saved_lines
+            how = f". {self.num_saved_lines:,} lines are saved: the same command resumes after them" if is_saved else ""
+            raise OutputError(f"{self.target}: cannot be written: {reason}; {advice}{how}") from error
 
-    def begin(self, reserved: Mapping[str, int]) -> None:
-        """Begin anew, with files of so many zero bytes."""
+    def start(self, reserved: Mapping[str, int]) -> None:
+        """Start from the beginning, with data files of ``reserved`` zero bytes each."""
         for path in self.folder.iterdir():
             if path.name != LOCK:
                 path.unlink()
@@ -129,10 +129,10 @@ class Partial:
         self._open(reserved)
         self.commit(Done(), state=None)
 
-    def go_on(self, journal: Mapping[str, Any]) -> None:
-        """Take up what the journal tells of."""
+    def resume_from(self, journal: Mapping[str, Any]) -> None:
+        """Resume after the lines that the journal counts."""
         self.done = Done(**journal["done"])
-        self.num_safe_lines = self.done.lines
+        self.num_saved_lines = self.done.lines
         self._open(journal["sizes"])
 
     def _open(self, sizes: Mapping[str, int]) -> None:
@@ -143,12 +143,12 @@ class Partial:
             self.sizes[name] = num_bytes
 
     def close(self) -> None:
-        """Close the files, whatever is in them."""
+        """Close the data files."""
         for file in self.parts.values():
             try:
                 file.close()
             except OSError:
-                continue  # on a full disk; what did not get there does not count
+                continue  # on a full disk; unwritten bytes are not in the journal
 
     def _write_journal(self) -> None:
         journal = {"job": self._job, "done": asdict(self.done), "sizes": self.sizes}
@@ -165,24 +165,25 @@ def partial_folder(target: Path) -> Path:
 def open_partial(
     target: Path, job: Mapping[str, Any], *, reserved: Mapping[str, int], resume: bool, replace: bool
 ) -> Iterator[Partial]:
-    """Open the unfinished work for ``target``: where it was left if ``resume``, else from the beginning.
+    """Open the unfinished output of ``target``: at its saved progress if ``resume``, else from the beginning.
 
-    Work of another job is only thrown away with ``replace``. If nothing was done by the end, the folder goes.
+    Unfinished output of another job is deleted only with ``replace``. If no line is saved at the end of the block, the
+    folder is removed.
     """
     partial = Partial(target, job, resume=resume)
     with partial.explained():
         partial.folder.mkdir(exist_ok=True)
-    with locked(partial.folder, work="at work on it"):
+    with locked(partial.folder, work="writing to it"):
         journal = _read_journal(partial.folder)
         same = journal is not None and journal["job"] == json.loads(json.dumps(job))
-        _refuse_foreign_files(partial.folder)
+        _reject_foreign_files(partial.folder)
         if journal is not None and not (same or replace):
-            _refuse_other_work(partial.folder, journal["job"], json.loads(json.dumps(job)))
+            _reject_other_job(partial.folder, journal["job"], json.loads(json.dumps(job)))
         with partial.explained():
             if same and resume and journal is not None and _is_intact(partial.folder, journal):
-                partial.go_on(journal)
+                partial.resume_from(journal)
             else:
-                partial.begin(reserved)
+                partial.start(reserved)
         try:
             yield partial
         finally:
@@ -211,25 +212,27 @@ def _read_journal(folder: Path) -> dict[str, Any] | None:
     return dict(journal)
 
 
-def _refuse_foreign_files(folder: Path) -> None:
+def _reject_foreign_files(folder: Path) -> None:
     foreign = sorted(path.name for path in folder.iterdir() if not path.name.startswith(OURS))
     if foreign:
-        raise OutputError(f"{folder}: is in the way and holds {foreign[0]}, not elmokit's; move it, or write elsewhere")
+        raise OutputError(
+            f"{folder}: contains {foreign[0]}, which elmokit did not write; move the folder, or write elsewhere"
+        )
     links = sorted(path.name for path in folder.iterdir() if path.is_symlink())
     if links:  # writing through it would change a file elsewhere
-        raise OutputError(f"{folder}: holds {links[0]}, a symbolic link; remove the folder, or write elsewhere")
+        raise OutputError(f"{folder}: contains {links[0]}, a symbolic link; remove the folder, or write elsewhere")
 
 
-def _refuse_other_work(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def _reject_other_job(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     raise OutputError(
-        f"{folder}: holds the unfinished work of another job (other {', '.join(changed)}); "
-        "finish that one, remove the folder, or replace it (--force)"
+        f"{folder}: contains the unfinished output of another job, which differs in {', '.join(changed)}; "
+        "finish that job, remove the folder, or replace it (--force)"
     )
 
 
 def _is_intact(folder: Path, journal: Mapping[str, Any]) -> bool:
-    """Return whether all files of the journal are there; a file that was renamed already is not."""
+    """Return True if all data files of the journal are there with at least their sizes."""
     sizes: Mapping[str, int] = journal["sizes"]
     inside = {path.name for path in folder.iterdir()}
     return bool(sizes) and all(

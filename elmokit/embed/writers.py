@@ -1,7 +1,7 @@
-"""The file formats for vectors: how a line is added to unfinished work, and how that becomes the finished file.
+"""File formats of vectors: how a line is appended to the data files, and how they become the finished file.
 
-Unfinished work is a few files that only grow (`elmokit.embed.partial`). Three of the formats hold rows, one per token
-(or one per line, if pooled), and where each line's rows end. Lines are counted from 0 over all inputs.
+Data files only grow (`elmokit.embed.partial`). Three of the formats have rows, one per token (or one per line, if
+pooled), and the end of each line's rows. Lines are counted from 0 over all inputs.
 
 safetensors  ``vectors`` (rows, [layers,] width) and ``offsets`` (lines + 1): line i is
              vectors[offsets[i]:offsets[i + 1]].
@@ -48,7 +48,7 @@ class Layout:
 
     dtype: DTypeName
     num_layers: int | None
-    """None where the layers were made one."""
+    """None if the layers are mixed or one is picked."""
     width: int
     pooled: bool
 
@@ -79,7 +79,7 @@ class EmbeddedLine:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """Finished work that is not yet in its format: the files that grew, and what there is to say about them."""
+    """Complete data files that are not yet in their format."""
 
     folder: Path
     target: Path
@@ -88,9 +88,9 @@ class Unfinished:
     first_line: int
     num_lines: int
     sizes: Mapping[str, int]
-    """Bytes of each file that count."""
+    """Number of valid bytes per data file."""
     about: Mapping[str, str]
-    """Said in the file, where the format has a place for it."""
+    """Metadata, for formats that can store it."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ class FileFormat:
     name: FormatName
     suffixes: tuple[str, ...]
     dtype: DTypeName
-    """Unless another is asked for."""
+    """The default type."""
     reserved: Mapping[str, int]
-    """The files that grow, and how many zero bytes each begins with: room for a header, or the first offset."""
+    """The data files, and the number of zero bytes at the start of each: space for a header, or the first offset."""
     write_line: Callable[[Parts, EmbeddedLine, Layout], None]
     finish: Callable[[Unfinished], Path]
-    """Make the finished file in the folder, and files beside the target; can be repeated after it was cut off."""
+    """Write the finished file into the folder, and files beside the target; can be repeated after a crash."""
     beside: Callable[[Path], list[Path]] = lambda _: []
     """Names of files beside the target."""
 
@@ -120,11 +120,13 @@ def find_format(output: Path, name: FormatName | None) -> FileFormat:
         if output.suffix.lower() in file_format.suffixes:
             return file_format
     known = ", ".join(suffix for file_format in FORMATS.values() for suffix in file_format.suffixes)
-    raise InputError(f"{output}: the suffix {output.suffix!r} says no format; use one of {known}, or name the format")
+    raise InputError(
+        f"{output}: the suffix {output.suffix!r} is no known format; use one of {known}, or name the format"
+    )
 
 
 def to_stored(vectors: NDArray[np.float32], layout: Layout) -> NDArray[np.floating[Any]]:
-    """Vectors in the type in which they are stored; what it cannot hold is an error, not infinity."""
+    """Return the vectors in the stored type; values beyond its range raise instead of becoming infinite."""
     with np.errstate(over="raise"):
         try:
             return vectors.astype(layout.numpy_dtype, copy=False)
@@ -155,7 +157,7 @@ def _write_json_line(parts: Parts, line: EmbeddedLine, layout: Layout) -> None:
     head = json.dumps({"line": line.number, "tokens": line.tokens}, ensure_ascii=False).removesuffix("}")
     key = "vector" if layout.pooled else "vectors"
     text = f'{head}, "{key}": {_json_array(line.vectors, DIGITS[layout.dtype])}}}\n'
-    # A lone surrogate has no UTF-8; it cannot come from a file, only from whoever makes lines in a program.
+    # A lone surrogate has no UTF-8 form. No file contains one, only strings that a program makes.
     parts[LINES].write(text.encode("utf-8"))
 
 
@@ -234,7 +236,7 @@ def _finish_hdf5(work: Unfinished) -> Path:
 
 
 def _stored_lines(work: Unfinished) -> Iterator[tuple[int, NDArray[np.floating[Any]]]]:
-    """Read the rows back, a line at a time, each in the shape that `EmbeddedLine` has."""
+    """Yield the stored vectors line by line, in the shape of `EmbeddedLine.vectors`."""
     layout = work.layout
     with (work.folder / VECTORS).open("rb") as vectors, (work.folder / OFFSETS).open("rb") as offsets:
         start = int.from_bytes(offsets.read(OFFSET_BYTES), "little")

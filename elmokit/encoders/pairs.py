@@ -20,7 +20,7 @@ from elmokit.encoders.recipe import CoVeRecipe
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import InputError
 from elmokit.text.lines import Line, find_inputs, read_lines
-from elmokit.text.tokens import tokenize
+from elmokit.text.rules import TextRules
 from elmokit.text.vocab import Vocab
 
 BATCHES_SORTED = 50  # batches whose pairs are sorted by length together
@@ -72,12 +72,10 @@ def read_pairs(recipe: CoVeRecipe, part: Part, *, progress: Progress = lambda _:
         "test": (recipe.test_source, recipe.test_target),
     }[part]
     sources, targets = (read_lines(find_inputs(list(files))) for files in names)
+    source_rules, target_rules = (TextRules(language=name) for name in (recipe.source_language, recipe.target_language))
     pairs: list[TokenPair] = []
     for number, (source, target) in enumerate(zip_lines(sources, targets, names), start=1):
-        one = TokenPair(
-            tuple(tokenize(source, language=recipe.source_language)),
-            tuple(tokenize(target.lower(), language=recipe.target_language)),
-        )
+        one = TokenPair(tuple(source_rules.tokens(source)), tuple(target_rules.tokens(target.lower())))
         if one.source and one.target:
             pairs.append(one)
         progress(number)

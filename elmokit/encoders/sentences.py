@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from elmokit.encoders.recipe import Context2VecRecipe
 from elmokit.errors import InputError
 from elmokit.text.lines import find_inputs, read_lines
-from elmokit.text.tokens import tokenize
+from elmokit.text.rules import TextRules
 from elmokit.text.vocab import Vocab
 
 UNIGRAM_POWER = 0.75
@@ -54,9 +54,9 @@ def read_sentences(
 ) -> Iterator[tuple[str, ...]]:
     """Yield the tokens of sentences in lower case, up to ``max_tokens`` in all; empty and long ones are left out."""
     num_tokens = 0
+    rules = TextRules(tokenized=recipe.tokenized, language=recipe.language)
     for line in read_lines(find_inputs(list(files))):
-        text = line.text.lower()
-        tokens = text.split() if recipe.tokenized else tokenize(text, language=recipe.language)
+        tokens = rules.tokens(line.text.lower())
         if not 0 < len(tokens) <= recipe.max_length:
             continue
         num_tokens += len(tokens)

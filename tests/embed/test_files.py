@@ -169,7 +169,7 @@ def test_another_job_does_not_touch_unfinished_work(tmp_path, embedder, long_tex
     output = tmp_path / "out.npy"
     with pytest.raises(KeyboardInterrupt):
         embed_files(embedder, [long_text], output, tokenized=True, progress=stop_after(WINDOW_LINES + 1))
-    with pytest.raises(OutputError, match=r"unfinished work of another job \(other layers\)"):
+    with pytest.raises(OutputError, match=r"unfinished output of another job, which differs in layers"):
         embed_files(embedder, [long_text], output, layers="mean", tokenized=True)
     report = embed_files(embedder, [long_text], output, layers="mean", tokenized=True, replace=True)
     assert report.resumed_lines == 0
@@ -182,7 +182,7 @@ def test_a_changed_input_is_another_job(tmp_path, embedder, long_text):
     with pytest.raises(KeyboardInterrupt):
         embed_files(embedder, [text], tmp_path / "out.npy", tokenized=True, progress=stop_after(WINDOW_LINES + 1))
     text.write_bytes(b"x" + long_text.read_bytes())
-    with pytest.raises(OutputError, match="other inputs"):
+    with pytest.raises(OutputError, match="differs in inputs"):
         embed_files(embedder, [text], tmp_path / "out.npy", tokenized=True)
 
 
@@ -190,7 +190,7 @@ def test_another_model_is_another_job(tmp_path, embedder, published_model, long_
     with pytest.raises(KeyboardInterrupt):
         embed_files(embedder, [long_text], tmp_path / "o.npy", tokenized=True, progress=stop_after(WINDOW_LINES + 1))
     other = Embedder.from_pretrained(published_model.pair, state="reset")
-    with pytest.raises(OutputError, match="other model"):
+    with pytest.raises(OutputError, match="differs in model"):
         embed_files(other, [long_text], tmp_path / "o.npy", tokenized=True)
 
 
@@ -203,7 +203,7 @@ def test_another_start_state_is_another_job(embedder):
 
 def test_two_processes_never_work_on_one_output(tmp_path, embedder, long_text):
     def start_again(_: Progress) -> None:
-        with pytest.raises(OutputError, match="another process is at work"):
+        with pytest.raises(OutputError, match="another process is writing to it"):
             embed_files(embedder, [long_text], tmp_path / "out.npy", tokenized=True)
         raise KeyboardInterrupt
 
@@ -238,7 +238,7 @@ def test_a_folder_of_someone_else_is_not_emptied(tmp_path, embedder):
     text.write_text("a\n")
     (tmp_path / "out.npy.partial").mkdir()
     (tmp_path / "out.npy.partial" / "thesis.tex").write_text("years")
-    with pytest.raises(OutputError, match=r"holds thesis\.tex"):
+    with pytest.raises(OutputError, match=r"contains thesis\.tex"):
         embed_files(embedder, [text], tmp_path / "out.npy", replace=True)
     assert (tmp_path / "out.npy.partial" / "thesis.tex").exists()
 
@@ -267,7 +267,7 @@ def test_a_pipe_is_read_once_and_not_resumed(tmp_path, embedder):
     report = embed_files(embedder, [f"/dev/fd/{reading}"], tmp_path / "out.npy")
     os.close(reading)
     assert (report.lines, report.tokens) == (2, 3)
-    with pytest.raises(InputError, match="a shard of a stream"):
+    with pytest.raises(InputError, match="a stream has no shards"):
         embed_files(embedder, ["-"], tmp_path / "b.npy", shard=Shard(1, 2))
 
 

@@ -168,7 +168,7 @@ def test_a_value_too_large_for_float16_is_an_error_not_infinity():
 def test_the_suffix_says_the_format_unless_it_is_named():
     assert find_format(Path("a.H5"), None).name == "hdf5"
     assert find_format(Path("a.safetensors"), "npy").name == "npy"
-    with pytest.raises(InputError, match=r"'\.txt' says no format; use one of \.safetensors"):
+    with pytest.raises(InputError, match=r"'\.txt' is no known format; use one of \.safetensors"):
         find_format(Path("a.txt"), None)
     with pytest.raises(InputError, match="format 'zip'; expected one of"):
         find_format(Path("a.npy"), "zip")  # type: ignore[arg-type]
