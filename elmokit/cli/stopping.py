@@ -1,5 +1,6 @@
 """Signals in two steps: the first one asks a run to save and stop, the second one exits at once."""
 
+import _thread
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from elmokit.cli.messages import is_first_process, print_message
 
 INTERRUPTED = 130
 SHOW_CURSOR = b"\x1b[?25h"
+FIRST_MESSAGE = "finishing the step, then saving; a second Ctrl-C exits at once, without a checkpoint"
 SAME_REQUEST = 1.0  # seconds: torchrun passes on a Ctrl-C that its processes got from the terminal already
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -32,7 +34,9 @@ def stop_by_signal(stop: threading.Event) -> Iterator[Callable[[], None]]:
             first = time.monotonic()
             stop.set()
             if is_first_process():
-                print_message("finishing the step, then saving; a second Ctrl-C exits at once, without a checkpoint")
+                # In a thread: the signal may come while the main thread writes to stderr, and a file that is being
+                # written to raises if a handler writes to it as well. `threading` would take locks of the main thread.
+                _thread.start_new_thread(print_message, (FIRST_MESSAGE,))
         elif time.monotonic() - first > SAME_REQUEST:
             if sys.stderr.isatty():
                 os.write(sys.stderr.fileno(), SHOW_CURSOR)  # the live line has hidden it

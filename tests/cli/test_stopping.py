@@ -2,8 +2,10 @@
 
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -18,7 +20,7 @@ with Progress(console=Console(stderr=True)) as bar, stopping.stop_by_signal(thre
     bar.add_task("a long one")
     listen()
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.01)
+    time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(60)
 """
@@ -38,6 +40,35 @@ def test_the_second_signal_exits_at_once_and_shows_the_cursor_again() -> None:
     assert process.wait(timeout=30) == 130
     assert b"a second Ctrl-C" in written
     assert written.rindex(b"\x1b[?25h") > written.rindex(b"\x1b[?25l")
+
+
+WRITING = """
+import sys, threading, time
+from elmokit.cli import stopping
+
+stop = threading.Event()
+with stopping.stop_by_signal(stop) as install:
+    install()
+    print("ready", flush=True)
+    sys.stderr.write("x" * 1_000_000 + "\\n")  # more than a pipe holds
+    stop.wait(30)
+    time.sleep(0.5)
+    print("written")
+"""
+
+
+def test_a_signal_during_a_message_is_no_error() -> None:
+    pipe = subprocess.PIPE
+    env = os.environ | {"PYTHONUNBUFFERED": ""}  # else nothing is shared between the message and the handler
+    with subprocess.Popen([sys.executable, "-c", WRITING], stdout=pipe, stderr=pipe, text=True, env=env) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.2)  # until it waits for a reader
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "written\n")
+    assert "Traceback" not in err
+    assert "finishing the step" in err
 
 
 HANG_UP = """
