@@ -12,6 +12,7 @@ import elmokit
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+PROGRAMS = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted((ROOT / "examples").glob("*.py"))]
 EXPORTED = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
 IN_MODULES = re.compile(r"^\| `(elmokit\.[\w.]+)` \| (.+?) \|", re.MULTILINE)
 
@@ -23,9 +24,11 @@ def public_names() -> set[tuple[str, str]]:
     return {("elmokit", name) for name in EXPORTED.findall(page)} | in_modules
 
 
-def imported_names(page: str) -> set[tuple[str, str]]:
-    """Return (module, name) for every import from elmokit in a page's Python blocks."""
-    trees = [ast.parse(block.text) for block in blocks(page) if block.language == "python"]
+def imported_names(path: Path) -> set[tuple[str, str]]:
+    """Return (module, name) for every import from elmokit in a program or in a page's Python blocks."""
+    text = path.read_text(encoding="utf-8")
+    programs = [block.text for block in blocks(text) if block.language == "python"] if path.suffix == ".md" else [text]
+    trees = list(map(ast.parse, programs))
     imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return {
         (str(node.module), alias.name)
@@ -51,9 +54,13 @@ def test_every_public_name_exists():
         assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
-def test_pages_import_public_names_only(page):
-    assert imported_names(page.read_text(encoding="utf-8")) - public_names() == set()
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_pages_and_examples_import_public_names_only(path):
+    assert imported_names(path) - public_names() == set()
+
+
+def test_public_modules_are_those_of_public_names():
+    assert {module for module, _ in public_names()} - {"elmokit"} == set(elmokit.PUBLIC_MODULES)
 
 
 @pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)

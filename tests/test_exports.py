@@ -19,7 +19,6 @@ from elmokit import errors
 HEAVY = {"h5py", "numpy", "pydantic", "rich", "sacremoses", "safetensors", "torch", "typer"}
 HELP_SECONDS = 0.3
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*.py"))]
 
 
 def heavy_modules_after(code: str) -> set[str]:
@@ -95,20 +94,6 @@ def test_help_answers_at_once():
         seconds.append(used)
         assert "elmokit" in run.stdout
     assert 0 < min(seconds) < HELP_SECONDS
-
-
-def imports_of(path: Path) -> list[tuple[str, list[str]]]:
-    """Return (module, names) of every import of elmokit in a page's code or in a program."""
-    found = re.findall(r"^\W*from (elmokit[\w.]*) import ([\w, ]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return [(module, [name.strip() for name in names.split(",")]) for module, names in found]
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_pages_and_examples_import_only_public_names(path):
-    for module, names in imports_of(path):
-        allowed = elmokit.__all__ if module == "elmokit" else dir(importlib.import_module(module))
-        assert module == "elmokit" or module in elmokit.PUBLIC_MODULES
-        assert [name for name in names if name not in allowed] == []
 
 
 def test_public_modules_are_sorted_and_exist():
