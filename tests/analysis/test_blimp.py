@@ -52,6 +52,7 @@ def test_pairs_that_differ_in_an_unknown_word_are_left_out_of_the_second_figure(
     assert scores.by_direction["forward"].known == pytest.approx((1 / 3 + 1) / 2)
 
 
+@pytest.mark.slow
 def test_the_archive_holds_67_paradigms_of_1000_pairs(data_dir: Path) -> None:
     pairs = read_blimp(data_dir / "blimp" / "blimp.tar.xz")
     assert len(pairs) == 67_000

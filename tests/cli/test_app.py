@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from commands import Command, start_command
 from published import PublishedModel, make_published, read_published
 from safetensors.numpy import load_file
 
@@ -41,14 +41,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def start(*args: str, **options: object) -> subprocess.Popen[str]:
-    """Start the real command."""
-    command = [sys.executable, "-m", "elmokit", *args]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **options)
+def fresh_command(*args: str) -> list[str]:
+    """Return the command in an interpreter of its own, with JSON lines on standard output."""
+    return [sys.executable, "-m", "elmokit", *args, "-o", "-", "--tokenized"]
 
 
-def wait_for_first_window(output: Path, process: subprocess.Popen[str]) -> None:
+def wait_for_first_window(output: Path, process: Command) -> None:
     journal = output.with_name(f"{output.name}.partial") / "job.json"
     while process.poll() is None:
         if journal.exists() and json.loads(journal.read_text())["done"]["lines"]:
@@ -122,7 +120,7 @@ FAILURES = {
     "not UTF-8": (["embed", "latin.txt", "-o", "b.npy", "-m", "MODEL"], "latin.txt, line 2: byte 0xe9"),
     "no weights": (["embed", "a.txt", "-o", "b.npy", "-m", "nowhere"], "nowhere: does not exist"),
     "truncated weights": (["embed", "a.txt", "-o", "b.npy", "-m", "cut"], "weights.hdf5: not an HDF5 file"),
-    "no format": (["embed", "a.txt", "-o", "b", "-m", "MODEL"], "the suffix '' says no format"),
+    "no format": (["embed", "a.txt", "-o", "b", "-m", "MODEL"], "the suffix '' is no known format"),
     "no directory": (["embed", "a.txt", "-o", "x/b.npy", "-m", "MODEL"], "there is no directory x"),
     "output exists": (["embed", "a.txt", "-o", "a.txt", "-m", "MODEL", "--format", "npy"], "a.txt: exists"),
     "bad layers": (["embed", "a.txt", "-o", "b.npy", "-m", "MODEL", "--layers", "top"], "layers 'top'; expected"),
@@ -323,17 +321,15 @@ def test_an_unexpected_error_is_one_line(model, capfd, monkeypatch):
 
 
 @pytest.mark.long
-def test_after_a_kill_the_same_command_resumes_to_the_same_bytes(folder, model):
+def test_after_a_kill_the_same_command_resumes_to_the_same_bytes(folder, model, capfd):
     write_long_text(folder / "a.txt")
-    process = start("embed", "a.txt", "-o", "out.safetensors", "-m", model, "--tokenized")
+    process = start_command("embed", "a.txt", "-o", "out.safetensors", "-m", model, "--tokenized")
     wait_for_first_window(folder / "out.safetensors", process)
     process.kill()
     process.communicate()
     assert not (folder / "out.safetensors").exists()
-    again = start("embed", "a.txt", "-o", "out.safetensors", "-m", model, "--tokenized")
-    _, err = again.communicate()
-    assert again.returncode == 0
-    assert err.startswith("elmokit: resuming after ")
+    assert cli.run(["embed", "a.txt", "-o", "out.safetensors", "-m", model, "--tokenized"]) == 0
+    assert capfd.readouterr().err.startswith("elmokit: resuming after ")
     assert cli.run(["embed", "a.txt", "-o", "whole.safetensors", "-m", model, "--tokenized"]) == 0
     assert (folder / "out.safetensors").read_bytes() == (folder / "whole.safetensors").read_bytes()
     assert not (folder / "out.safetensors.partial").exists()
@@ -342,7 +338,7 @@ def test_after_a_kill_the_same_command_resumes_to_the_same_bytes(folder, model):
 @pytest.mark.long
 def test_ctrl_c_ends_with_130_and_no_half_file(folder, model):
     write_long_text(folder / "a.txt")
-    process = start("embed", "a.txt", "-o", "out.npy", "-m", model, "--tokenized")
+    process = start_command("embed", "a.txt", "-o", "out.npy", "-m", model, "--tokenized")
     wait_for_first_window(folder / "out.npy", process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
@@ -356,12 +352,11 @@ def test_ctrl_c_ends_with_130_and_no_half_file(folder, model):
 @pytest.mark.long
 def test_a_reader_that_leaves_is_no_error_message(folder, model):
     write_long_text(folder / "a.txt")
-    process = start("embed", "a.txt", "-o", "-", "-m", model, "--tokenized")
-    assert json.loads(process.stdout.readline())["line"] == 0
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    process.wait()
-    process.stderr.close()
+    command = fresh_command("embed", "a.txt", "-m", model)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert json.loads(process.stdout.readline())["line"] == 0
+        process.stdout.close()
+        assert process.stderr.read() == ""
 
 
 @pytest.mark.long
@@ -369,8 +364,9 @@ def test_a_reader_that_leaves_is_no_error_message(folder, model):
 def test_a_full_disk_is_one_line(folder, model):
     (folder / "a.txt").write_text("a\n")
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "elmokit", "embed", "a.txt", "-o", "-", "-m", model, "--tokenized"]
-        run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        run = subprocess.run(
+            fresh_command("embed", "a.txt", "-m", model), stdout=full, stderr=subprocess.PIPE, text=True
+        )
     assert run.returncode == 1
     assert run.stderr == "elmokit: cannot write: no space is left; free some, or write elsewhere\n"
 
@@ -378,12 +374,12 @@ def test_a_full_disk_is_one_line(folder, model):
 @pytest.mark.long
 def test_a_file_size_limit_keeps_the_work(folder, model):
     write_long_text(folder / "a.txt")
-    limited = f"ulimit -f 128; exec {sys.executable} -m elmokit embed a.txt -o out.npy -m {model} --tokenized"
-    run = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
-    assert run.returncode == 1
-    assert run.stderr.startswith("elmokit: ")
-    assert "File too large" in run.stderr
-    assert run.stderr.count("\n") == 1
+    process = start_command("embed", "a.txt", "-o", "out.npy", "-m", model, "--tokenized", max_file_bytes=128 * 1024)
+    _, err = process.communicate()
+    assert process.returncode == 1
+    assert err.startswith("elmokit: ")
+    assert "File too large" in err
+    assert err.count("\n") == 1
     assert cli.run(["embed", "a.txt", "-o", "out.npy", "-m", model, "--tokenized"]) == 0
     assert np.load("out.npy").shape == (9_000, 2, 8)
 

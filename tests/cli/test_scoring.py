@@ -4,7 +4,6 @@ import inspect
 import io
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import start_command
 from published import PublishedModel
 from terminal import run_on_terminal
 from toy import TEXT, toy_model
@@ -198,23 +198,16 @@ def test_a_terminal_shows_one_table_per_sentence(model, monkeypatch, option, hea
     assert sum(line.startswith("line ") for line in lines) == len(SENTENCES)
 
 
-def start_score(*args: str, **options: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "elmokit", "score", *args]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, **options)
-
-
 @pytest.mark.long
 def test_score_answers_each_line_of_a_pipe_before_the_next(model):
-    process = start_score("-", "-m", model, "--tokenized", "--json", stdin=subprocess.PIPE)
+    process = start_command("score", "-", "-m", model, "--tokenized", "--json", has_input=True)
     for number, sentence in enumerate(SENTENCES[:3]):
         process.stdin.write(" ".join(sentence) + "\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())  # hangs if it waits for more input
         assert (answer["line"], answer["tokens"]) == (number, sentence)
-    process.stdin.close()
-    assert process.wait(timeout=60) == 0
-    process.stdout.close()
+    process.communicate()
+    assert process.returncode == 0
 
 
 def test_totals_are_those_of_all_sentences_with_and_without_oov(model, capfd):
@@ -324,9 +317,7 @@ def test_a_model_is_replaced_only_by_force(model):
 @pytest.mark.long
 def test_after_ctrl_c_the_same_command_resumes(folder, model, capfd):
     args = ["finetune", model, "text.txt", "-o", "tuned", "--tokenized", "--rows", "2", "--epochs", "30"]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "elmokit", *args]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    process = start_command(*args)
     for line in process.stderr:
         if line.startswith("elmokit: step 20/"):
             break

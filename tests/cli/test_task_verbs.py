@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import start_command
 from toy_datasets import write_home
 
 from elmokit import cli
@@ -162,14 +162,8 @@ def test_elmo_none_is_the_baseline_and_a_folder_may_be_called_by_a_number(home, 
 @pytest.mark.long
 def test_after_ctrl_c_the_same_command_goes_on(home):
     args = [*train(home, "ner"), "training.epochs=100000"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "elmokit", *args],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    process = start_command(*args)
     try:
-        assert process.stderr is not None
         while "epoch 3.00/" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)

@@ -251,8 +251,8 @@ def test_very_long_words_and_sentences_work(published_model: PublishedModel) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert embedder.embed_layers([["x" * 2**20, "\ud800", ""]])[0].shape == (3, 3, 16)
-    long = embedder.embed_layers([["word", "another"] * 5_000, ["short"]])
-    assert long[0].shape == (3, 10_000, 16)
+    long = embedder.embed_layers([["word", "another"] * 1_000, ["short"]])
+    assert long[0].shape == (3, 2_000, 16)
     np.testing.assert_allclose(long[1], embedder.embed_layers([["short"]])[0], atol=TOLERANCE)
 
 

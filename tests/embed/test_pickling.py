@@ -19,6 +19,7 @@ from elmokit.integrations.allennlp import ElmoEmbedder
 from elmokit.weights.source import build_bilm, load_saved
 
 SENTENCES = [["The", "bank", "closed", "."], ["Play"], [], ["Children", "play", "outside", "the", "bank"]]
+TEXTS = [f"It closed {number} times. We {'play ' * (number % 7)}." for number in range(50)]
 OPTIONS = [{}, {"precision": "int8", "language": "de"}, {"state": "reset"}]
 
 
@@ -131,6 +132,8 @@ class Embedded(Dataset):
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")  # on one core
+@pytest.mark.parametrize("make", ["on disk", pytest.param("in memory", marks=pytest.mark.slow)], indirect=True)
 def test_spawned_workers_of_a_data_loader_give_the_same_vectors(make) -> None:
     embedder = make()
     loader = DataLoader(Embedded(embedder), batch_size=None, num_workers=2, multiprocessing_context="spawn")
@@ -139,6 +142,7 @@ def test_spawned_workers_of_a_data_loader_give_the_same_vectors(make) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("make", ["on disk", pytest.param("in memory", marks=pytest.mark.slow)], indirect=True)
 def test_joblib_workers_give_the_same_vectors(make) -> None:
     embedder = make()
     found = joblib.Parallel(n_jobs=2, backend="loky")(joblib.delayed(embedder.embed_layers)([s]) for s in SENTENCES)
@@ -150,13 +154,18 @@ def test_joblib_workers_give_the_same_vectors(make) -> None:
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "int8"])
 def test_a_pool_of_processes_encodes_the_same_bits(published_model: PublishedModel, precision: str) -> None:
     embedder = Embedder.from_pretrained(published_model.pair, precision=precision)
-    texts = [f"It closed {number} times. We {'play ' * (number % 7)}." for number in range(50)]
-    expected = embedder.encode(texts, batch_size=8)
+    expected = embedder.encode(TEXTS, batch_size=8)
     with embedder.start_multi_process_pool(["cpu", "cpu"]) as pool:
-        np.testing.assert_array_equal(embedder.encode(texts, batch_size=8, pool=pool), expected)
-        tensor = embedder.encode(texts[0], pool=pool, convert_to_tensor=True)
-    np.testing.assert_array_equal(tensor.numpy(), embedder.encode(texts[0]))
-    np.testing.assert_array_equal(embedder.encode(texts, batch_size=8, device=["cpu", "cpu"]), expected)
+        np.testing.assert_array_equal(embedder.encode(TEXTS, batch_size=8, pool=pool), expected)
+        tensor = embedder.encode(TEXTS[0], pool=pool, convert_to_tensor=True)
+    np.testing.assert_array_equal(tensor.numpy(), embedder.encode(TEXTS[0]))
+
+
+@pytest.mark.slow
+def test_a_list_of_devices_starts_a_pool_for_one_call(published_model: PublishedModel) -> None:
+    embedder = Embedder.from_pretrained(published_model.pair)
+    expected = embedder.encode(TEXTS, batch_size=8)
+    np.testing.assert_array_equal(embedder.encode(TEXTS, batch_size=8, device=["cpu", "cpu"]), expected)
 
 
 def test_a_pool_cannot_carry_a_state(published_model: PublishedModel) -> None:

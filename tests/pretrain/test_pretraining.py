@@ -2,15 +2,13 @@
 
 import errno
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from commands import Command, start_command
 from processes import run_alone, with_text
 from toy import TEXT, toy_recipe
 
@@ -321,10 +319,8 @@ def test_missing_files_are_reported_before_any_text_is_prepared(tmp_path: Path, 
     assert not (tmp_path / "run" / "text").exists()
 
 
-def start(*args: str) -> subprocess.Popen[str]:
-    env = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "elmokit", "pretrain", "toy.toml", "training.steps=1000000", *args]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
+def start(*args: str) -> Command:
+    return start_command("pretrain", "toy.toml", "training.steps=1000000", *args)
 
 
 def newest_step(run_dir: Path) -> int:
@@ -336,14 +332,13 @@ def newest_step(run_dir: Path) -> int:
 def test_the_first_signal_saves_and_says_how_to_resume(folder: Path, number: signal.Signals) -> None:
     process = start("--workers", "1")
     try:
-        assert process.stderr is not None
         while "step 20/" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert "finishing the step, then saving" in err
     assert "elmokit: interrupted; the run is saved in runs/toy; run the same command to resume\n" in err
     assert newest_step(folder / "runs" / "toy") >= 20
@@ -355,7 +350,6 @@ def test_the_second_signal_ends_at_once(folder: Path) -> None:
     slow = ["training.num_rows=400", "training.unroll_steps=200", "model.lstm.cell_dim=300", "--workers", "1"]
     process = start(*slow)
     try:
-        assert process.stderr is not None
         while "to predict" not in process.stderr.readline():
             assert process.poll() is None
         time.sleep(0.5)

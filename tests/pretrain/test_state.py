@@ -67,7 +67,7 @@ def log(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("negatives", [None, 40], ids=["full", "sampled"])
+@pytest.mark.parametrize("negatives", [pytest.param(None, marks=pytest.mark.slow), 40], ids=["full", "sampled"])
 def test_a_toy_text_is_memorized_in_both_directions(tmp_path: Path, negatives: int | None) -> None:
     model = toy_model(cell_dim=48, proj_dim=16)
     recipe = toy_recipe(negatives=negatives, model=model, steps=200, dropout=0.0, num_rows=8, learning_rate=0.3)

@@ -264,6 +264,7 @@ def test_published_roles_are_read_whole(
         assert predicate.tags[predicate.index] == "B-V"
 
 
+@pytest.mark.slow
 def test_published_coreference_is_read_whole(data_dir: Path) -> None:
     num_documents = num_sentences = num_tokens = num_clusters = num_mentions = 0
     for document in read_conll2012_archive(data_dir / "coref" / "litbank-conll.tar.xz"):

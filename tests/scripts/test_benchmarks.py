@@ -171,7 +171,7 @@ def test_int8_accuracy_runs_as_a_command(published_model, text_path):
     assert "5 sentences" in shown
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_pretraining_benchmark_runs_and_both_sides_agree(text_path):
     printed = run("pretrain.py", text_path, "--size", "tiny", "--rounds", "1")
     for row in ("tokens per CPU-second", "LSTMs, share of the GEMM rate", "ms, softmax, clip, optimizer"):

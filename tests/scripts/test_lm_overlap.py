@@ -1,12 +1,11 @@
 """Overlap of a test set with a biLM's training text: counts, and scores by overlap."""
 
+import contextlib
 import io
 import json
 import lzma
 import re
 import runpy
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -96,9 +95,12 @@ def rows_of(page: str, first: str) -> list[list[str]]:
 
 
 def call(*args: object) -> str:
-    run = subprocess.run([sys.executable, str(SCRIPT), *map(str, args)], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+    """Run the script in this process, and return its output."""
+    output = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
+        patch.setattr("sys.argv", [str(word) for word in (SCRIPT, *args)])
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    return output.getvalue()
 
 
 def write_page(home: Path, *lines: str) -> str:

@@ -15,7 +15,9 @@ from elmokit.pretrain.pretraining import pretrain
 from elmokit.pretrain.recipe import DataSettings, Recipe
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["elmokit.pretrain.pretraining"])
+SERVER.set_forkserver_preload(
+    ["elmokit.pretrain.pretraining", "elmokit.embed.files", "elmokit.score.scoring", "elmokit.cli"]
+)
 
 
 def with_text(recipe: Recipe, folder: Path) -> Recipe:

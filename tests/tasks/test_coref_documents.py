@@ -170,6 +170,7 @@ def test_a_genre_is_reported_by_the_names_of_ontonotes_only() -> None:
     assert genre(story("a", name="xx/abc")) is None
 
 
+@pytest.mark.long
 def test_litbank_is_read_whole(data_dir: Path) -> None:
     documents = read_documents(data_dir / "coref" / "litbank-conll.tar.xz")
     assert len(documents) == 100

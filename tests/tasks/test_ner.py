@@ -54,7 +54,7 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("place", ["none", "input", "both"])
+@pytest.mark.parametrize("place", [pytest.param("none", marks=pytest.mark.slow), "input", "both"])
 def test_a_few_invented_sentences_are_memorized(place: str):
     labels, columns = TASK.learn_labels(TALES), make_columns(TASK, TALES, place=place)
     model = make_model(TASK, columns, labels, **SIZES).train()

@@ -96,7 +96,10 @@ def test_decoding_finds_the_best_of_all_labeled_trees() -> None:
             assert score(scores_PPK, gold_labels(found, labels)) == pytest.approx(best, rel=1e-5)
 
 
-@pytest.mark.parametrize("place", ["none", "input", "both"])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "place", [*(pytest.param(place, marks=pytest.mark.slow) for place in ("none", "input")), "both"]
+)
 def test_a_few_trees_are_memorized(place: str) -> None:
     columns = make_columns(TASK, TREES, place=place)
     model = make_model(TASK, columns, LABELS, **SIZES).train()

@@ -110,7 +110,7 @@ def test_padding_and_batch_order_never_change_a_output(place):
     np.testing.assert_allclose(shuffled, together[order], atol=1e-6)
 
 
-@pytest.mark.parametrize("place", ["none", "both"])
+@pytest.mark.parametrize("place", [pytest.param("none", marks=pytest.mark.slow), "both"])
 def test_a_few_pairs_are_memorized(place):
     columns = make_columns(TASK, PAIRS, place=place)
     model = make_model(TASK, columns, RELATIONS, hidden_dim=12, **STILL)

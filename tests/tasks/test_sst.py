@@ -105,7 +105,7 @@ def test_padding_and_batch_order_never_change_a_output(place):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", ["none", "both"])
+@pytest.mark.parametrize("place", [pytest.param("none", marks=pytest.mark.slow), "both"])
 def test_a_few_phrases_are_memorized(place):
     columns = make_columns(TASK, PHRASES, place=place)
     model = make_model(TASK, columns, LABELS, hidden_dim=12, head_dims=(16, 16), **STILL)
