@@ -4,6 +4,7 @@
 #   make test    format, lint, types, rooms and tests: what CI runs
 #   make check   make test and the slow proofs
 #   make api-fuzz  10,000 valid and invalid requests to the server, made from its OpenAPI document
+#   make sanitize  the kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make chaos   kill training runs at random moments and check that they end with the same bits
 #   make fuzz    read damaged files of every format, for ten minutes
 #   make faults  fail every write, fsync, rename, open, mmap and large allocation of each verb once
@@ -17,7 +18,7 @@ READY := .venv/.ready
 READY_SLOW := .venv/.ready-slow
 READY_DOCS := .venv/.ready-docs
 
-.PHONY: api-fuzz demo test check chaos faults fuzz integrations docs release-check clean
+.PHONY: api-fuzz demo test check chaos faults fuzz integrations docs release-check sanitize clean
 
 demo: $(READY)
 	@.venv/bin/python examples/demo.py
@@ -51,6 +52,9 @@ docs: $(READY_DOCS)
 
 release-check: $(READY)
 	@.venv/bin/python scripts/release_check.py
+
+sanitize: $(READY)
+	@scripts/sanitize
 
 clean:
 	@rm -rf .venv .venv-integrations-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -46,7 +46,7 @@ class Engine:
         self.precision = precision
         self.spelling = Spelling(bilm.config, dictionary)
         self.cut_words = self.spelling.count_cut_words()
-        self.cache = TokenCache(bilm.config.lstm.proj_dim, device=self.device)
+        self.cache = TokenCache(bilm.config.lstm.proj_dim, device=self.device, key_of=self.spelling.key_of)
         self._threads = DirectionThreads(self.device)
 
     @torch.inference_mode()

@@ -79,6 +79,15 @@ def encode_words(words: Sequence[str], *, max_chars: int) -> EncodedWords:
     return EncodedWords(char_ids_WC, num_cut=len(cut_words), first_cut=cut_words[0] if cut_words else None)
 
 
+def bytes_read(word: str, *, max_chars: int) -> str | bytes:
+    """Return what a model reads of a word, as a key: equal for words that differ only in what is cut or left out."""
+    num_bytes = max_chars - 2
+    # A character has at most four bytes, so a short word is read whole.
+    if 4 * len(word) <= num_bytes or word in _BOUNDARY_IDS:
+        return word
+    return _leading_bytes(word, num_bytes)
+
+
 def pad_sentences(sentences: Sequence[Sequence[str]], *, max_chars: int) -> CharIds:
     """Return the ids of all sentences side by side, (B, T, max_chars), zeros after each one's last word.
 

@@ -28,7 +28,7 @@ from elmokit.config import (
     BiLMConfig,
 )
 from elmokit.errors import ElmokitWarning
-from elmokit.text.chars import BOS_WORD, EOS_WORD, CharIds, CutWords, EncodedWords, encode_words
+from elmokit.text.chars import BOS_WORD, EOS_WORD, CharIds, CutWords, EncodedWords, bytes_read, encode_words
 from elmokit.text.checks import check_tokens
 
 
@@ -98,6 +98,15 @@ class Spelling:
         if reads_chars:
             ids_WC[:, int(has_words) :] = self._encode_chars(kept, self.dictionary)
         return EncodedWords(ids_WC, num_cut=len(cut), first_cut=cut[0] if cut else None)
+
+    def key_of(self, word: str) -> str | bytes:
+        """Return what the model reads of a word: equal for words that have the same ids."""
+        max_chars = self.config.char_encoder.max_chars
+        if self.dictionary is None:
+            return bytes_read(word, max_chars=max_chars)
+        if self.config.char_encoder.filters:
+            return word[: max_chars - 2]
+        return word if word in self.dictionary.word_ids else self.dictionary.unknown
 
     def pad(self, sentences: Sequence[Sequence[str]]) -> CharIds:
         """Return the ids of all sentences, (B, T, C), zeros after each one's last word; warn of words that are cut."""

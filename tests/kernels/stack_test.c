@@ -1,0 +1,151 @@
+/* The whole-stack kernel against plain loops in double, without Python: for machines that run no tests of ours.
+ *
+ * Compiled with the kernels' sources for one instruction set (KERNEL_ISA) and run by scripts/test_aarch64.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../elmokit/kernels/src/pack.c"
+#include "../../elmokit/kernels/src/stack.c"
+
+static float *draw(long count, float scale) {
+    float *values = malloc((size_t)(count ? count : 1) * sizeof *values);
+    for (long at = 0; at < count; at++) values[at] = scale * (float)(2.0 * rand() / RAND_MAX - 1.0);
+    return values;
+}
+
+/* Rows of gates by blocks of PANEL cells, as elmokit/kernels/stack.py orders them. */
+static float *by_blocks(const float *gates, long cells, long width) {
+    const long blocks = (cells + PANEL - 1) / PANEL;
+    float *found = calloc((size_t)(blocks * BLOCK * width), sizeof *found);
+    for (long gate = 0; gate < GATES; gate++)
+        for (long cell = 0; cell < cells; cell++)
+            memcpy(found + (cell / PANEL * BLOCK + gate * PANEL + cell % PANEL) * width,
+                   gates + (gate * cells + cell) * width, (size_t)width * sizeof *found);
+    return found;
+}
+
+static struct matrix pack_exact(const float *rows, long outputs, long inputs) {
+    float *panels = malloc((size_t)((outputs + PANEL - 1) / PANEL * PANEL * inputs) * sizeof *panels);
+    KERNEL(pack_rows)(rows, inputs, outputs, inputs, panels, inputs, 0, 1);
+    return (struct matrix){panels, NULL};
+}
+
+/* As quantize of elmokit/kernels/packed.py does; puts the rounded numbers in place of the exact ones. */
+static struct matrix pack_rounded(float *rows, long outputs, long inputs) {
+    const long tiles = (outputs + TILE - 1) / TILE, slices = (inputs + SLICE - 1) / SLICE;
+    int8_t *packed = calloc((size_t)(tiles * TILE * (inputs + slices)), 1), *slice = packed;
+    float *scales = malloc((size_t)(slices * tiles * TILE) * sizeof *scales);
+    for (long s = 0; s < slices; s++) {
+        const long columns = smaller_of(inputs - s * SLICE, SLICE), pairs = (columns + 1) / 2;
+        for (long o = 0; o < tiles * TILE; o++) {
+            float *row = rows + o * inputs + s * SLICE, most = 0;
+            for (long k = 0; o < outputs && k < columns; k++) most = fmaxf(most, fabsf(row[k]));
+            const float scale = scales[s * tiles * TILE + o] = most > 0 ? most / 127 : 1;
+            for (long k = 0; o < outputs && k < columns; k++) {
+                const int8_t rounded = (int8_t)lrintf(row[k] / scale);
+                slice[((o / TILE * pairs + k / 2) * TILE + o % TILE) * 2 + k % 2] = rounded;
+                row[k] = (float)rounded * scale;
+            }
+        }
+        slice += tiles * pairs * 2 * TILE;
+    }
+    return (struct matrix){packed, scales};
+}
+
+static double squeeze(double x) { return 1 / (1 + exp(-x)); }
+
+static double limited(double x, double clip) { return x > clip ? clip : x < -clip ? -clip : x; }
+
+/* Both layers of one row, step by step; rows of gates are ordered by blocks. */
+static void read_row(const struct stack *job, float *const weights[][4], long row, long length, const float *tokens,
+                     double *found) {
+    const long width = job->width, cells = job->num_cells;
+    double *h = malloc((size_t)width * sizeof *h), *c = malloc((size_t)cells * sizeof *c);
+    double *m = malloc((size_t)cells * sizeof *m), *x = malloc((size_t)(length * width) * sizeof *x);
+    for (long at = 0; at < length * width; at++) x[at] = tokens[at];
+    for (long layer = 0; layer < job->num_layers; layer++) {
+        const float *input = weights[layer][0], *recurrent = weights[layer][1], *projection = weights[layer][2];
+        for (long k = 0; k < width; k++) h[k] = job->hidden[(layer * job->num_rows + row) * width + k];
+        for (long k = 0; k < cells; k++) c[k] = job->cells[(layer * job->num_rows + row) * cells + k];
+        for (long t = 0; t < length; t++) {
+            for (long cell = 0; cell < cells; cell++) {
+                double gate[GATES];
+                for (long g = 0; g < GATES; g++) {
+                    const long at = cell / PANEL * BLOCK + g * PANEL + cell % PANEL;
+                    gate[g] = weights[layer][3][at];
+                    for (long k = 0; k < width; k++)
+                        gate[g] += input[at * width + k] * x[t * width + k] + recurrent[at * width + k] * h[k];
+                }
+                c[cell] = limited(squeeze(gate[1]) * c[cell] + squeeze(gate[0]) * tanh(gate[3]), job->cell_clip);
+                m[cell] = squeeze(gate[2]) * tanh(c[cell]);
+            }
+            for (long k = 0; k < width; k++) {
+                h[k] = 0;
+                for (long cell = 0; cell < cells; cell++) h[k] += projection[k * cells + cell] * m[cell];
+                h[k] = limited(h[k], job->proj_clip);
+            }
+            for (long k = 0; k < width; k++) {
+                x[t * width + k] = h[k] + (layer ? x[t * width + k] : 0);
+                found[(layer * length + t) * width + k] = x[t * width + k];
+            }
+        }
+    }
+    free(h), free(c), free(m), free(x);
+}
+
+static double compare(long cells, long width, long num_rows, long length, int rounded) {
+    enum { LAYERS = 2 };
+    const long blocks = (cells + PANEL - 1) / PANEL, positions = num_rows * length;
+    struct layer_weights layers[LAYERS];
+    float *weights[LAYERS][4];
+    for (long layer = 0; layer < LAYERS; layer++) {
+        const float scale = 1 / sqrtf((float)width);
+        for (long part = 0; part < 2; part++) weights[layer][part] = by_blocks(draw(4 * cells * width, scale), cells, width);
+        weights[layer][2] = draw(width * cells, 1 / sqrtf((float)cells));
+        weights[layer][3] = by_blocks(draw(4 * cells, 1), cells, 1);
+        struct matrix *to[] = {&layers[layer].input, &layers[layer].recurrent, &layers[layer].projection};
+        for (long part = 0; part < 3; part++) {
+            const long outputs = part < 2 ? blocks * BLOCK : width, inputs = part < 2 ? width : cells;
+            *to[part] = (rounded ? pack_rounded : (struct matrix(*)(float *, long, long))pack_exact)(
+                weights[layer][part], outputs, inputs);
+        }
+        layers[layer].bias = weights[layer][3];
+    }
+    int64_t sizes[64], order[1024];
+    for (long t = 0; t < length; t++) sizes[t] = num_rows;
+    for (long p = 0; p < positions; p++) order[p] = p % num_rows * length + p / num_rows;
+    struct stack job = {sizes, order, length, num_rows, width, cells, LAYERS, width, positions * width, width, 1, 0.5f,
+                        0.4f, layers, draw(positions * width, 1), NULL, NULL, NULL, NULL};
+    job.outputs = draw(LAYERS * positions * width, 0);
+    job.hidden = draw(LAYERS * num_rows * width, 0.3f);
+    job.cells = draw(LAYERS * num_rows * cells, 0.3f);
+    job.room = malloc((size_t)KERNEL(stack_room)(&job) * sizeof(float));
+    double *expected = malloc((size_t)(LAYERS * positions * width) * sizeof *expected), worst = 0;
+    for (long row = 0; row < num_rows; row++)
+        read_row(&job, weights, row, length, job.tokens + row * length * width, expected + row * LAYERS * length * width);
+    KERNEL(stack_forward)(&job);
+    for (long row = 0; row < num_rows; row++)
+        for (long layer = 0; layer < LAYERS; layer++)
+            for (long at = 0; at < length * width; at++) {
+                const float found = job.outputs[(layer * positions + row * length) * width + at];
+                const double off = fabs(found - expected[(row * LAYERS + layer) * length * width + at]);
+                worst = off > worst || off != off ? off : worst;
+            }
+    return worst;
+}
+
+int main(void) {
+    const long shapes[][4] = {{16, 16, 1, 3}, {37, 19, 5, 4}, {64, 32, 70, 2}, {5, 3, 2, 9}, {530, 40, 3, 2}};
+    int failed = 0;
+    for (unsigned index = 0; index < sizeof shapes / sizeof *shapes; index++)
+        for (int rounded = 0; rounded < 2; rounded++) {
+            const long *shape = shapes[index];
+            const double worst = compare(shape[0], shape[1], shape[2], shape[3], rounded), most = rounded ? 1e-3 : 1e-5;
+            printf("%s %ld cells, %ld wide, %ld rows, %ld steps: %.1e\n", rounded ? "int8" : "fp32", shape[0], shape[1],
+                   shape[2], shape[3], worst);
+            if (!(worst < most)) failed = 1;
+        }
+    return failed;
+}
