@@ -34,7 +34,7 @@ PACKED = ("", ".xz", ".gz")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
-evaluate = sub_app("Evaluate a model on public test sets, beside published figures.")
+evaluate = sub_app("Evaluate a model on public test sets.")
 app.add_typer(evaluate, name="evaluate")
 
 

@@ -52,7 +52,7 @@ def package(
         Literal["int8", "same"], typer.Option(help="Type of the stored output layer: int8, or the same as the weights.")
     ] = "int8",
 ) -> None:
-    """Make a model a Python package that pip installs, and that elmokit finds by the model's name.
+    """Package a model for pip; elmokit finds it by its name.
 
     The package holds data only.
     """

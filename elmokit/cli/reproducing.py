@@ -80,7 +80,10 @@ def reproduce(
     plan: Annotated[bool, typer.Option("--plan", help="Make nothing; print the runs and the time they take.")] = False,
     page: Annotated[bool, typer.Option("--page", help="Make nothing; write the page from the file of runs.")] = False,
 ) -> None:
-    """Re-run the paper's tables and figures, and write the page that compares them claim by claim."""
+    """Re-run the paper's tables and figures.
+
+    The page that it writes compares them claim by claim.
+    """
     keep_freed_memory()
     from elmokit.paper.plan import choose_tables, plan_runs
     from elmokit.paper.run_file import RunFile
