@@ -46,7 +46,8 @@ class TranslationObjective:
                 num_words, 2 * recipe.hidden_dim, embedding_dim=recipe.embedding_dim, dropout=recipe.dropout
             )
             self.model = TranslationModel(encoder, decoder)
-        self._lengths = [len(pair.source) for pair in self._train]
+        # Batches of one target length: the decoder computes on padding, the packed encoder does not.
+        self._lengths = [len(pair.target) for pair in self._train]
         self._batches = lru_cache(1)(self._make_batches)
         self._fingerprints = {"train": pairs_fingerprint(self._train), "dev": pairs_fingerprint(dev)}
 

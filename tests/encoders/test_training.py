@@ -103,6 +103,22 @@ def test_an_interrupted_run_ends_with_the_same_bits(recipe, tmp_path: Path) -> N
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
+def test_a_run_that_dies_between_checkpoints_ends_with_the_same_bits(recipe, tmp_path: Path) -> None:
+    whole = train(recipe, tmp_path / "whole")
+
+    def die_in_the_second_evaluation(entry: Entry) -> None:
+        if isinstance(entry, EncoderEvaluation) and entry.step == 10:
+            raise RuntimeError("the machine died")
+
+    with pytest.raises(RuntimeError, match="the machine died"):
+        train(recipe, tmp_path / "run", report=die_in_the_second_evaluation)
+    steps: list[int] = []
+    resumed = train(recipe, tmp_path / "run", report=lambda entry: steps.append(entry.step))
+    assert steps[0] == 5  # the checkpoint of the first evaluation
+    expected, found = (load_file(folder / "model.safetensors") for folder in (whole, resumed))
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
 def test_other_settings_or_data_are_rejected(recipe, tmp_path: Path) -> None:
     train(recipe, tmp_path / "run")
     other = recipe.model_copy(update={"training": recipe.training.model_copy(update={"seed": 1})})
