@@ -39,7 +39,10 @@ def imported_names(path: Path) -> set[tuple[str, str]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["analysis", "deploying", "encoders", "index", "migrating", "scoring", "tasks"])
+@pytest.mark.parametrize(
+    "name",
+    ["analysis", "deploying", "encoders", "foreign-weights", "index", "migrating", "scoring", "tasks"],
+)
 def test_the_page_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_page((DOCS / f"{name}.md").read_text(encoding="utf-8")) > 0
