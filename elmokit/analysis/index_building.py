@@ -84,6 +84,7 @@ def build_index(
     if embedder.state == "carry":
         raise InputError("state is 'carry', under which a vector depends on its batch; index with 'reset' or 'warm'")
     paths = find_inputs(files)
+    read_lines(paths)  # looks for the files
     if has_stream(paths):
         raise InputError("a stream can be read only once, and an index needs its text's hash; write it to a file first")
     target = Path(out_dir).resolve()

@@ -170,7 +170,7 @@ def center(vectors_ND: Vectors) -> Vectors:
 
 
 def _cluster(centered_ND: Vectors, num_clusters: int | None) -> tuple[Labels, float]:
-    if not centered_ND.any():  # the token layer: one vector for all
+    if num_clusters is None and not centered_ND.any():  # the token layer: one vector for all
         return np.zeros(len(centered_ND), dtype=np.int64), 0.0
     found = cluster(centered_ND, num_clusters=num_clusters, most=MOST_SENSES, least_silhouette=LEAST_SILHOUETTE)
     return found.labels_N, found.silhouette

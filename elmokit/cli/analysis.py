@@ -1,6 +1,7 @@
 """The verb neighbors."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,14 +10,17 @@ import typer
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
 from elmokit.cli.neighbor_display import Found, show_neighbors
-from elmokit.cli.options import STREAM_HELP, Language, Model, State, Tokenized, model_source
+from elmokit.cli.options import STREAM_HELP, Language, Model, State, Tokenized, check_one_token, model_source
 from elmokit.errors import InputError
 
 if TYPE_CHECKING:
     from elmokit.analysis.occurrences import Occurrence
+    from elmokit.cli.progress import Progress
     from elmokit.embed.embedder import Embedder
     from elmokit.embed.picking import Layer
     from elmokit.embed.sentences import Sentence
+    from elmokit.embed.state import State as StateName
+    from elmokit.weights.source import Source
 
 NUM_QUERIES = 3
 NUM_CANDIDATES = 200  # occurrences among which the queries are chosen
@@ -45,13 +49,16 @@ def neighbors(
     ] = None,
     *,
     inputs: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--in",
             metavar="FILES",
             help=f"{STREAM_HELP} One sentence per line.",
         ),
-    ],
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--index", metavar="INDEX", help="An index to search instead of files.")
+    ] = None,
     model: Model = None,
     contexts: Annotated[
         list[str] | None,
@@ -80,32 +87,59 @@ def neighbors(
     """
     from elmokit.cli.progress import show_progress
 
+    if (folder is None) == (not inputs):
+        raise typer.BadParameter("give either --in FILES or --index INDEX")
     with show_progress("loading the model") as shown:
-        from elmokit.analysis.neighbors import find_neighbors, find_static_neighbors
-        from elmokit.embed.embedder import Embedder
+        from elmokit.analysis.neighbors import find_static_neighbors
         from elmokit.encoders.static_vectors import read_static_vectors
 
-        text = _Text(paths=[*inputs, *(more or [])], tokenized=tokenized)
-        if text.is_stream and not contexts:
-            raise InputError("a stream can be read only once; name a --context as the query, or give a file")
         which = parse_layer(layer)
+        text = _Text(paths=[*inputs, *(more or [])], tokenized=tokenized) if inputs else None
+        if text is not None and text.is_stream and not contexts:
+            raise InputError("a stream can be read only once; name a --context as the query, or give a file")
         static = None if vectors is None else find_static_neighbors(read_static_vectors(vectors), word, k=k)
-        embedder = Embedder.from_pretrained(model_source(model or []), state=state, language=language)
-        token = word if tokenized else _only_token(embedder, word)
-        shown.begin(f"finding {token!r}")
-        queries = _queries(embedder, token, text, contexts or [], which)
-        shown.begin("searching", unit="lines", work_unit="words", total=text.num_lines() if shown.is_live else None)
-        found = find_neighbors(
-            embedder,
-            text.sentences(),
-            queries,
-            k=k,
-            layer=which,
-            same_word=same_word,
-            progress=lambda num_sentences, num_tokens: shown.update(num_sentences, work=num_tokens),
-        )
-    number = which if which == "mean" else which % embedder.num_layers
-    show_neighbors(Found(token, number, found, static), as_json=as_json)
+        search = Search(word, contexts or [], which, k, same_word)
+        if text is None:
+            from elmokit.cli.indexing import search_index
+
+            found = search_index(folder or Path(), search, model or [])
+        else:
+            found = _search_text(text, search, model_source(model or []), state, language, shown)
+    show_neighbors(replace(found, static=static), as_json=as_json)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the verb neighbors looks for."""
+
+    word: str
+    contexts: list[str]
+    layer: "Layer"
+    k: int
+    same_word: bool
+
+
+def _search_text(
+    text: "_Text", search: Search, source: "Source", state: "StateName", language: str, shown: "Progress"
+) -> Found:
+    from elmokit.analysis.neighbors import find_neighbors
+    from elmokit.embed.embedder import Embedder
+
+    embedder = Embedder.from_pretrained(source, state=state, language=language)
+    token = search.word if text.tokenized else check_one_token(embedder.tokenize(search.word), search.word)
+    shown.begin(f"finding {token!r}")
+    queries = _queries(embedder, token, text, search.contexts, search.layer)
+    shown.begin("searching", unit="lines", work_unit="words", total=text.num_lines() if shown.is_live else None)
+    found = find_neighbors(
+        embedder,
+        text.sentences(),
+        queries,
+        k=search.k,
+        layer=search.layer,
+        same_word=search.same_word,
+        progress=lambda num_sentences, num_tokens: shown.update(num_sentences, work=num_tokens),
+    )
+    return Found(token, search.layer if search.layer == "mean" else search.layer % embedder.num_layers, found, None)
 
 
 def parse_layer(text: str | None) -> "Layer":
@@ -122,14 +156,6 @@ def parse_layer(text: str | None) -> "Layer":
         raise InputError(f"layer {text!r}; expected mean or a layer's number, 0 for the token layer") from None
 
 
-def _only_token(embedder: "Embedder", word: str) -> str:
-    """Return the word as the tokenizer writes it."""
-    tokens = embedder.tokenize(word)
-    if len(tokens) != 1:
-        raise InputError(f"{word!r} is {len(tokens)} tokens ({' '.join(tokens)}); expected one, choose one of them")
-    return tokens[0]
-
-
 class _Text:
     """The text to search, read again for every pass."""
 
@@ -138,7 +164,7 @@ class _Text:
         from elmokit.text.lines import find_inputs
 
         self._paths = find_inputs(paths)
-        self._tokenized = tokenized
+        self.tokenized = tokenized
         self.is_stream = has_stream(self._paths)
         self.sentences()  # looks for the files before the model is loaded
 
@@ -150,7 +176,7 @@ class _Text:
 
     def parse(self, sentence: str) -> "Sentence":
         """Return a sentence as the embedder takes it."""
-        return sentence.split() if self._tokenized else sentence
+        return sentence.split() if self.tokenized else sentence
 
     def num_lines(self) -> int | None:
         """Return the number of lines, or None for a stream."""

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 VERB_ORDER = (
-    *("embed", "score", "perplexity", "neighbors", "evaluate"),
+    *("embed", "score", "perplexity", "index", "neighbors", "senses", "evaluate"),
     *("pretrain", "finetune", "vocab", "task", "encoder", "reproduce"),
     *("serve", "convert", "package", "export", "check", "info"),
 )

@@ -71,6 +71,13 @@ def model_source(paths: list[str]) -> "Source":
     raise InputError(f"{len(paths)} paths for one model; expected a folder, or an options.json and a .hdf5")
 
 
+def check_one_token(tokens: list[str], word: str) -> str:
+    """Return the only token that a word is tokenized as."""
+    if len(tokens) != 1:
+        raise InputError(f"{word!r} is {len(tokens)} tokens ({' '.join(tokens)}); expected one, choose one of them")
+    return tokens[0]
+
+
 def check_model_folder(model: Path) -> None:
     """Reject a model that is no folder, before torch is loaded."""
     if not find_model(model).is_dir():
