@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 VERB_ORDER = (
     *("embed", "score", "perplexity", "index", "neighbors", "senses", "evaluate"),
     *("pretrain", "finetune", "vocab", "task", "encoder", "reproduce"),
-    *("serve", "convert", "package", "export", "check", "info"),
+    *("serve", "report", "convert", "package", "export", "check", "info"),
 )
 USAGE = 2  # exit code, also of a bare command: click's convention
 

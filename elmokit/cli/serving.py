@@ -1,4 +1,4 @@
-"""Verb serve."""
+"""Verbs serve and report."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ import typer
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
 from elmokit.cli.messages import print_message
-from elmokit.cli.options import Language, Model, State, model_source
+from elmokit.cli.options import Language, Model, State, StreamFiles, model_source
 from elmokit.errors import InputError
 from elmokit.extras import require
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from elmokit.analysis.index import CorpusIndex
     from elmokit.embed.embedder import Embedder
 
+SERVE_MODULES = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client")
 SERVE_EPILOG = """\b
 Examples
   elmokit serve
@@ -93,8 +94,8 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")] = False,
 ) -> None:
     """Serve vectors, scores and a page over HTTP."""
-    for module in ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client"):
-        require(module, extra="serve")
+    if corpus and index is not None:
+        raise InputError("--corpus and --index are given; choose one of them")
     _log_to_stderr("ERROR" if quiet else "INFO")
     import tempfile
 
@@ -110,13 +111,13 @@ def serve(
         max_requests=max_requests,
         timeout=timeout,
     )
-    if corpus and index is not None:
-        raise InputError("--corpus and --index are given; choose one of them")
     keys = _read_keys(api_key_file)
     with ExitStack() as at_end:
-        if workers > 1:  # before prometheus_client is imported
+        if workers > 1:  # prometheus_client reads it when it is imported
             folder = at_end.enter_context(tempfile.TemporaryDirectory(prefix="elmokit-metrics-"))
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        for module in SERVE_MODULES:
+            require(module, extra="serve")
         from elmokit.serve.loaded import load_models, parse_tasks
         from elmokit.serve.server import bind, run_server
 
@@ -141,6 +142,41 @@ def serve(
             num_workers=workers,
             timeout=timeout,
         )
+
+
+@verb(app)
+def report(
+    files: StreamFiles,
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The HTML file to write.")],
+    model: Model = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Option("--word", metavar="WORD", help="Show the senses of this word; can be repeated."),
+    ] = None,
+    state: State = "warm",
+    language: Language = "en",
+) -> None:
+    """Write the page of elmokit serve with a text as one self-contained HTML file.
+
+    A line is one sentence, 100 at most. The file holds the views Sentence, Layers and Senses, works offline and can be
+    mailed.
+    """
+    for module in SERVE_MODULES:
+        require(module, extra="serve")
+    from elmokit.cli.progress import show_progress
+
+    with show_progress("writing the report"):
+        from elmokit.atomic import atomic_file
+        from elmokit.serve.loaded import load_models
+        from elmokit.serve.report import make_report
+        from elmokit.text.lines import find_inputs, read_lines
+
+        sentences = [line.text for line in read_lines(find_inputs(files))]
+        models = load_models(model_source(model or []), tasks={}, state=state, language=language)
+        page = make_report(models, sentences, words=words or [])
+        with atomic_file(out) as path:
+            path.write_text(page, "utf-8")
 
 
 def _index_corpus(files: list[str], folder: Path, embedder: "Embedder") -> "CorpusIndex":

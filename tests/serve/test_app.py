@@ -3,13 +3,17 @@
 import base64
 import json
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from live_server import SENTENCES, Client, serving, toy_models
 from safetensors.numpy import load as load_tensors
+from toy_task import RHYMES, VerseLabels, recipe, verses
 
 from elmokit.serve.limits import Limits
+from elmokit.tasks.columns import ColumnMaker, learn_inputs
+from elmokit.tasks.task_model import build_task_model
 
 MODELS = toy_models()
 LIMITS = Limits(max_inputs=8, max_tokens=40, max_body=20_000, max_values=2_000)
@@ -171,6 +175,24 @@ def test_wrong_bodies_are_rejected_with_the_reason(client: Client, path: str, co
     assert says is None or says in message
 
 
+def test_a_task_answers_as_its_model_predicts():
+    asked = recipe(bilm=None)
+    columns = ColumnMaker(
+        asked, learn_inputs([one.tokens for one in verses(9, seed=1)], asked), vectors=None, layers=None
+    )
+    model = build_task_model(RHYMES, asked, VerseLabels(tags=("plain", "rhyme")), columns)
+    texts = ["ba bo be", "la ma na no", "ke"]
+    with serving(replace(MODELS, tasks={"rhymes": model})) as client:
+        found = client.post("/tasks/rhymes", {"inputs": texts}).json()
+        expected = model.predict(texts)
+        assert [one["input"] for one in found] == [0, 1, 2]
+        assert [one["prediction"] for one in found] == [json.loads(json.dumps(one.json)) for one in expected]
+        plain = client.request("POST", "/tasks/rhymes", "\n".join(texts).encode(), content_type="text/plain").text
+        assert plain == "".join(f"{one}\n" for one in expected)
+        assert client.post("/tasks/rhymes", {"inputs": " "}).status == 422
+        assert [task["name"] for task in client.get("/info").json()["tasks"]] == ["rhymes"]
+
+
 def test_unknown_names_are_not_found(client: Client):
     answer = client.post("/v1/embeddings", {"input": "a", "model": "other"})
     assert (answer.status, answer.json()["error"]["code"]) == (404, "model_not_found")
@@ -180,8 +202,6 @@ def test_unknown_names_are_not_found(client: Client):
 
 
 def test_a_model_without_output_layer_cannot_score():
-    from dataclasses import replace
-
     with serving(replace(MODELS, scorer=None)) as client:
         answer = client.post("/score", {"inputs": "a"})
         assert answer.status == 404

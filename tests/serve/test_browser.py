@@ -1,11 +1,15 @@
 """A browser clicks through every view of the page."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from live_server import SENTENCES, Client, serving, toy_models
+from task_answers import TYPED, answer_of
+
+from elmokit.serve.report import make_report
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -105,7 +109,7 @@ def test_senses_move_and_keep_their_points(page, client):
     page.fill("#word", "the")
     page.fill("#sentences", "\n".join(SENTENCES))
     page.click("text=Show the senses")
-    page.wait_for_selector(".dot")
+    page.wait_for_selector("svg[aria-label$='of the'] .dot")
     before = page.evaluate("[...document.querySelectorAll('.dot')].map((dot) => dot.style.transform)")
     page.evaluate("document.querySelectorAll('.dot').forEach((dot, index) => { dot.dataset.index = index; })")
     page.focus("#layer")
@@ -117,7 +121,7 @@ def test_senses_move_and_keep_their_points(page, client):
     assert page.evaluate("[...document.querySelectorAll('.dot')].every((dot, i) => dot.dataset.index === String(i))")
     page.locator(".dot").nth(3).focus()
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=Nearest in the first lstm")
+    page.wait_for_selector("text=Nearest in the first LSTM")
     check_accessible(page)
 
 
@@ -160,3 +164,52 @@ def test_a_phone_in_the_dark_shows_every_view(browser, client, view):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     check_accessible(page)
     context.close()
+
+
+def test_a_report_works_offline(page, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(make_report(toy_models(), SENTENCES, words=["the", "boat"]), "utf-8")
+    page.goto(path.as_uri())
+    page.wait_for_selector(".token")
+    page.select_option("#text", SENTENCES[3])
+    page.click(".token >> text=daughter")
+    page.wait_for_selector("text=In the place of “daughter”")
+    check_accessible(page)
+    page.click("nav >> text=Layers")
+    page.wait_for_selector(".heat tbody button")
+    page.click("nav >> text=Senses")
+    page.select_option("#word", "boat")
+    page.wait_for_selector("svg[aria-label$='of boat'] .dot")
+    assert page.locator("nav a").count() == 3
+
+
+DRAWN = {
+    "ner": (".span", 2, "Ada Lovelace"),
+    "srl": (".drawing .label", 3, "ARG1"),
+    "coref": (".span", 5, "hat2"),
+    "parse": (".drawing .label", 10, "VP"),
+    "sst": (".ranking li", 3, "72%"),
+    "squad": ("mark", 1, "Oslo"),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_task_is_drawn_as_people_expect(page, client, name):
+    mixes = [{"place": "input", "weights": [0.2, 0.5, 0.3], "gamma": 1.0}]
+    info = client.get("/info").json() | {"tasks": [{"name": name, "task": name, "reads": "a text", "mixes": mixes}]}
+    page.route("**/info", lambda route: route.fulfill(body=json.dumps(info), content_type="application/json"))
+    answer = json.dumps(answer_of(name))
+    page.route(f"**/tasks/{name}", lambda route: route.fulfill(body=answer, content_type="application/json"))
+    page.goto(f"{client.url}/#tasks")
+    first, _, second = TYPED[name].partition("\t")
+    page.fill("#text", first)
+    if second:
+        page.fill("#more", second)
+    page.click(".go")
+    selector, number, text = DRAWN[name]
+    page.wait_for_selector(selector)
+    assert page.locator(selector).count() == number
+    assert text in page.locator("section.card").inner_text()
+    check_accessible(page)
+    page.goto(f"{client.url}/#mix")
+    page.wait_for_selector(f"button:text-is('{name}, input')")

@@ -5,6 +5,7 @@ const Elmokit = { views: {} };
 
 Elmokit.LAYER_NAMES = ["Token layer", "First LSTM", "Second LSTM", "Third LSTM", "Fourth LSTM"];
 Elmokit.layerName = (layer) => Elmokit.LAYER_NAMES[layer] || `LSTM ${layer}`;
+Elmokit.layerInText = (layer) => Elmokit.layerName(layer).replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase());
 
 // el("p.hint", {title: "…"}, "text", otherElement): an element with classes, attributes or listeners, and children.
 Elmokit.el = function (kind, attributes, ...children) {
@@ -79,8 +80,11 @@ Elmokit.context = function (occurrence, width = 9) {
 
 Elmokit.joinTokens = (tokens) => tokens.join(" ").replace(/ ([.,;:!?)\]’”%]|'s|n't)/g, "$1").replace(/([([“]) /g, "$1");
 
-Elmokit.examples = (title, texts, use) => Elmokit.el("p.examples", {}, title,
-  texts.map((text) => Elmokit.el("button.quiet", { type: "button", onclick: () => use(text) }, text)));
+// A field for a text; in a report, a list of the texts that it holds.
+Elmokit.textField = function (id, rows, options, onchoose) {
+  if (!Elmokit.recorded) return Elmokit.el("textarea", { id, rows, spellcheck: false });
+  return Elmokit.el("select", { id, onchange: onchoose }, options.map((text) => Elmokit.el("option", { value: text }, text || "(none)")));
+};
 
 // "Copy as Python / curl", filled by `update(python, path, body)`.
 Elmokit.codePanel = function () {
@@ -100,7 +104,7 @@ Elmokit.codePanel = function () {
   panel.update = (code, path, body) => {
     python.textContent = code;
     const quoted = JSON.stringify(body).replaceAll("'", "'\\''");
-    curl.textContent = `curl ${location.origin}${path} -H 'Content-Type: application/json' \\\n  -d '${quoted}'`;
+    curl.textContent = `curl ${location.protocol === "file:" ? "http://localhost:8080" : location.origin}${path} -H 'Content-Type: application/json' \\\n  -d '${quoted}'`;
   };
   return panel;
 };

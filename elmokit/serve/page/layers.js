@@ -9,8 +9,10 @@ Elmokit.views.layers = {
   mount(root, params, set) {
     const { el } = Elmokit;
     const numLayers = Elmokit.info.num_layers;
-    const [first, second] = ["a", "b"].map((id) => el("textarea", { id, rows: 2, spellcheck: false, readonly: Boolean(Elmokit.recorded) }));
-    const form = el("form.ask", { onsubmit: (event) => { event.preventDefault(); set({ a: first.value, b: second.value, pair: "" }); } },
+    const texts = Object.keys((Elmokit.recorded || {}).sentences || {});
+    const choose = () => set({ a: first.value, b: second.value, pair: "" });
+    const first = Elmokit.textField("a", 2, texts, choose), second = Elmokit.textField("b", 2, ["", ...texts], choose);
+    const form = el("form.ask", { onsubmit: (event) => { event.preventDefault(); choose(); } },
       el("div.two", {}, el("div", {}, el("label", { for: "a" }, "First sentence"), first),
         el("div", {}, el("label", { for: "b" }, "Second sentence (empty: compare the first with itself)"), second)),
       Elmokit.recorded ? null : el("div", {}, el("button.go", {}, "Compare")));
@@ -22,14 +24,14 @@ Elmokit.views.layers = {
     return (now) => {
       first.value = now.a;
       second.value = now.b;
-      const texts = [now.a, now.b].filter((text) => text.trim());
-      if (!texts.length) { result.replaceChildren(el("p.notice", {}, "Type a sentence to begin.")); return; }
-      const body = { inputs: texts, encoding_format: "base64" };
-      code.update(`from elmokit import Embedder\n\nembedder = Embedder.from_pretrained()\nfor sentence in embedder.embed(${Elmokit.python(texts)}):\n    print(sentence.tokens, sentence.layers.shape)`, "/layers", body);
+      const chosenTexts = [now.a, now.b].filter((text) => text.trim());
+      if (!chosenTexts.length) { result.replaceChildren(el("p.notice", {}, "Type a sentence to begin.")); return; }
+      const body = { inputs: chosenTexts, encoding_format: "base64" };
+      code.update(`from elmokit import Embedder\n\nembedder = Embedder.from_pretrained()\nfor sentence in embedder.embed(${Elmokit.python(chosenTexts)}):\n    print(sentence.tokens, sentence.layers.shape)`, "/layers", body);
       Elmokit.fill(result, async () => {
         const answer = await Elmokit.call("/layers", body);
         return () => {
-          const key = JSON.stringify(texts);
+          const key = JSON.stringify(chosenTexts);
           if (!drawn || drawn.key !== key || !result.contains(drawn.table)) {
             drawn = this.build(answer, key, set);
             result.replaceChildren(drawn.card);

@@ -9,7 +9,7 @@ Elmokit.views.mix = {
   mount(root, params, set) {
     const { el } = Elmokit;
     const numLayers = Elmokit.info.num_layers;
-    const form = Elmokit.wordForm(params, set, "Find neighbors");
+    const form = Elmokit.wordForm(set, "Find neighbors");
     const controls = el("div.card"), result = el("div"), code = Elmokit.codePanel();
     root.append(form, controls, result, code);
     const sliders = this.buildControls(controls, numLayers, set);

@@ -15,14 +15,17 @@ Elmokit.source = (now) => {
 };
 
 // A form for a word and sentences, shared by Senses and Mix.
-Elmokit.wordForm = function (now, set, button) {
+Elmokit.wordForm = function (set, button) {
   const { el } = Elmokit;
-  const word = el("input", { type: "text", id: "word", autocomplete: "off", spellcheck: false, required: true, readonly: Boolean(Elmokit.recorded) });
-  const sentences = el("textarea", { id: "sentences", rows: Elmokit.info.corpus ? 2 : 5, spellcheck: false, readonly: Boolean(Elmokit.recorded) });
+  const submit = () => set({ word: word.value.trim(), sentences: sentences.value, at: "" });
+  const word = Elmokit.recorded ? Elmokit.textField("word", 1, Object.keys(Elmokit.recorded.senses), () => submit())
+    : el("input", { type: "text", id: "word", autocomplete: "off", spellcheck: false, required: true });
+  const sentences = el("textarea", { id: "sentences", rows: Elmokit.info.corpus ? 2 : 5, spellcheck: false });
   const corpus = Elmokit.info.corpus;
-  const form = el("form.ask", { onsubmit: (event) => { event.preventDefault(); set({ word: word.value.trim(), sentences: sentences.value, at: "" }); } },
+  const label = corpus ? `Sentences with the word, one per line (empty: the corpus of ${corpus.num_sentences.toLocaleString("en")} sentences)` : "Sentences with the word, one per line";
+  const form = el("form.ask", { onsubmit: (event) => { event.preventDefault(); submit(); } },
     el("div.row", {}, el("div.grow", {}, el("label", { for: "word" }, "Word"), word), Elmokit.recorded ? null : el("button.go", {}, button)),
-    el("div", {}, el("label", { for: "sentences" }, corpus ? `Sentences with the word, one per line (empty: the corpus of ${corpus.num_sentences.toLocaleString("en")} sentences)` : "Sentences with the word, one per line"), sentences));
+    Elmokit.recorded ? null : el("div", {}, el("label", { for: "sentences" }, label), sentences));
   form.show = (params) => { word.value = params.word; sentences.value = params.sentences; };
   return form;
 };
@@ -38,7 +41,7 @@ Elmokit.views.senses = {
   mount(root, params, set) {
     const { el } = Elmokit;
     const numLayers = Elmokit.info.num_layers;
-    const form = Elmokit.wordForm(params, set, "Show the senses");
+    const form = Elmokit.wordForm(set, "Show the senses");
     const slider = Elmokit.layerSlider(numLayers, params.layer === "" ? numLayers - 1 : Number(params.layer), (layer) => set({ layer: String(layer) }));
     const play = el("button.quiet", { type: "button", onclick: () => this.play(slider, numLayers) }, "Play through the layers");
     const result = el("div"), code = Elmokit.codePanel();
@@ -136,7 +139,7 @@ Elmokit.views.senses = {
     const { el } = Elmokit;
     const nearest = drawn.answer.layers[number].nearest[index];
     drawn.side.replaceChildren(el("h2", {}, "Chosen occurrence"), el("ul.contexts", {}, el("li", { "--k": Elmokit.color(drawn.top.labels[index]) }, Elmokit.context(drawn.answer.occurrences[index], 20))),
-      el("h2", {}, `Nearest in the ${Elmokit.layerName(number).toLowerCase()}`), el("ul.contexts", {}, nearest.map(([other, similarity]) => this.item(drawn, other, set, similarity))),
+      el("h2", {}, `Nearest in the ${Elmokit.layerInText(number)}`), el("ul.contexts", {}, nearest.map(([other, similarity]) => this.item(drawn, other, set, similarity))),
       el("button.quiet", { type: "button", onclick: () => set({ at: "" }) }, "Show the clusters"));
   },
 };

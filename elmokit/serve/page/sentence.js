@@ -10,16 +10,14 @@ Elmokit.views.sentence = {
 
   mount(root, params, set) {
     const { el } = Elmokit;
-    const text = el("textarea", { id: "text", rows: 2, spellcheck: false });
+    const text = Elmokit.textField("text", 2, Object.keys((Elmokit.recorded || {}).sentences || {}), () => set({ text: text.value, token: "" }));
     const form = el("form.ask", { onsubmit: (event) => { event.preventDefault(); set({ text: text.value, token: "" }); } },
       el("div", {}, el("label", { for: "text" }, "Sentence"), text),
-      el("div.row", {}, el("button.go", {}, "Read"),
+      el("div.row", {}, Elmokit.recorded ? null : el("button.go", {}, "Read"),
         Elmokit.choice("Surprise", "side", this.SIDES, params.side, (side) => set({ side }))));
     text.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); form.requestSubmit(); }
     });
-    if (Elmokit.recorded) form.querySelector(".go").remove();
-    text.readOnly = Boolean(Elmokit.recorded);
     const result = el("div"), code = Elmokit.codePanel();
     root.append(form, result, code);
     return (now) => {

@@ -48,7 +48,7 @@ Elmokit.views.tasks = {
       code.update(`from elmokit import load_task\n\nmodel = load_task("FOLDER")\nprint(model.predict([${Elmokit.python(input)}])[0])`, `/tasks/${loaded.name}`, body);
       Elmokit.fill(result, async () => {
         const answers = await Elmokit.call(`/tasks/${loaded.name}`, body);
-        const draw = this[`draw_${loaded.task}`] || this.drawPlain;
+        const draw = this[`draw_${loaded.task}`] || (answers.every((one) => one.prediction.probabilities) ? this.drawClasses : this.drawPlain);
         return () => result.replaceChildren(...answers.map((one) => el("section.card", { "aria-label": one.shown }, draw.call(this, one.prediction, first, one))));
       });
     };
@@ -102,8 +102,6 @@ Elmokit.views.tasks = {
       el("li", {}, el(`span.plain${name === prediction.label ? ".own" : ""}`, { "--w": `${100 * share}%` }, el("span", {}, name), el("span.number", {}, Elmokit.percent(share))))))];
   },
 
-  draw_sst(prediction) { return this.drawClasses(prediction); },
-  draw_snli(prediction) { return this.drawClasses(prediction); },
   draw_srl(prediction) { return Elmokit.drawArcs(prediction); },
   draw_parse(prediction) { return Elmokit.drawTree(prediction); },
 };
