@@ -314,7 +314,7 @@ def test_evaluate_prints_a_table_of_percents(home, capfd):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--recipe", "pos"], "there is no recipe 'pos'; name a TOML file, or one of ours: coref, "),
+        (["--recipe", "pos"], "there is no recipe 'pos'; name a TOML file, or one of ours: classify, coref, "),
         (["--recipe", "none.toml"], "none.toml: no such recipe"),
         (["--recipe", "sst"], r"sst\.toml: is a recipe of the task sst, not of ner"),
         (["--dev", "none.conll"], r"none\.conll: no such file"),
