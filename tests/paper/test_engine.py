@@ -194,6 +194,10 @@ def test_two_workers_make_the_same_runs_as_one(home, tmp_path):
     assert not is_over
 
 
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
 @pytest.mark.long
 def test_a_killed_command_resumes_and_its_workers_end(home, tmp_path):
     given = {"--data": "data", "--elmo": "bilm", "--vectors": "data/glove.txt", "--recipes": "recipes"}
@@ -205,7 +209,7 @@ def test_a_killed_command_resumes_and_its_workers_end(home, tmp_path):
             if " runs, about " in line:  # the first run has ended, others are being made
                 break
         os.kill(process.pid, signal.SIGKILL)
-    killed = {record["identity"] for record in map(json.loads, (tmp_path / "paper-runs.jsonl").open())}
+    killed = {record["identity"] for record in read_lines(tmp_path / "paper-runs.jsonl")}
     assert killed
     for _ in range(100):
         try:
@@ -216,7 +220,7 @@ def test_a_killed_command_resumes_and_its_workers_end(home, tmp_path):
     else:
         raise AssertionError("a worker outlives its parent")
     assert cli.run(args[3:]) == 0
-    records = [json.loads(line) for line in (tmp_path / "paper-runs.jsonl").open()]
+    records = read_lines(tmp_path / "paper-runs.jsonl")
     assert len(records) == len({record["identity"] for record in records}) == 3
     assert killed <= {record["identity"] for record in records}
     assert (tmp_path / "paper.md").exists()
