@@ -1,18 +1,20 @@
 """The fast coupled LSTM against a plain one, step by step, one sequence at a time."""
 
-import math
+from functools import partial
 
 import pytest
 import torch
+from recurrence import (
+    assert_batch_equals,
+    assert_float32_equals_float64,
+    assert_gradients_equal_finite_differences,
+    assert_layer_equals,
+    assert_padding_and_order_change_nothing,
+)
 from torch import Tensor
-from torch.nn import functional
 
 from elmokit.errors import ConfigError, InputError
 from elmokit.nn.coupled_lstm import CoupledBiLSTM, CoupledLSTMLayer
-
-LENGTHS = [2, 5, 1, 5, 3]
-MASK = torch.arange(5) < torch.tensor(LENGTHS)[:, None]
-BATCH_SIZES = [4, 3, 3, 1]  # of sequences of lengths 4, 3, 3 and 1
 
 
 def make_bilstm(*, dropout: float = 0.0) -> CoupledBiLSTM:
@@ -45,95 +47,32 @@ def read_both(bilstm: CoupledBiLSTM, inputs_TD: Tensor) -> Tensor:
     return torch.cat([read_sequence(bilstm.forward_layer, inputs_TD), backward], dim=1)
 
 
-def unpack(packed_ND: Tensor, batch_sizes: list[int]) -> list[Tensor]:
-    """The sequences of packed rows, the longest first."""
-    steps = packed_ND.split(batch_sizes)
-    return [torch.stack([step[row] for step in steps if len(step) > row]) for row in range(batch_sizes[0])]
-
-
 @pytest.mark.parametrize("dropped", [False, True])
 def test_a_layers_values_and_gradients_equal_plain_autograd(dropped: bool) -> None:
     torch.manual_seed(0)
     layer = make_bilstm().forward_layer
-    inputs = torch.randn(sum(BATCH_SIZES), 3, dtype=torch.float64, requires_grad=True)
-    drop = torch.randint(2, (4, 5)).double() / 0.7 if dropped else None
-    found = unpack(layer(inputs, BATCH_SIZES, drop), BATCH_SIZES)
-    masks = [None] * 4 if drop is None else list(drop)
-    expected = [read_sequence(layer, rows, mask) for rows, mask in zip(unpack(inputs, BATCH_SIZES), masks, strict=True)]
-    weighting = [torch.randn_like(rows) for rows in expected]
-    grads = []
-    for outputs in (found, expected):
-        loss = sum((rows * weights).sum() for rows, weights in zip(outputs, weighting, strict=True))
-        grads.append(torch.autograd.grad(loss, [inputs, *layer.parameters()]))
-    for left, right in zip([*found, *grads[0]], [*expected, *grads[1]], strict=True):
-        torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-10)
+    assert_layer_equals(layer, partial(read_sequence, layer), dropped=dropped)
 
 
 def test_both_directions_lie_side_by_side() -> None:
     torch.manual_seed(1)
     bilstm = make_bilstm()
-    inputs = torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
-    found = bilstm(inputs, MASK)
-    expected = torch.zeros_like(found)
-    for row, length in enumerate(LENGTHS):
-        expected[row, :length] = read_both(bilstm, inputs[row, :length])
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-    assert not found[~MASK].any()
-    weighting = torch.randn_like(found)
-    wanted = torch.autograd.grad((expected * weighting).sum(), [inputs, *bilstm.parameters()])
-    given = torch.autograd.grad((found * weighting).sum(), [inputs, *bilstm.parameters()])
-    for left, right in zip(given, wanted, strict=True):
-        torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-10)
+    assert_batch_equals(bilstm, partial(read_both, bilstm))
 
 
 def test_gradients_equal_finite_differences() -> None:
     torch.manual_seed(2)
-    bilstm = make_bilstm(dropout=0.3)
-    inputs = torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
-
-    def outputs(inputs: Tensor, *_: Tensor) -> Tensor:
-        torch.manual_seed(3)  # the same masks at every call
-        result: Tensor = bilstm(inputs, MASK)
-        return result
-
-    assert torch.autograd.gradcheck(outputs, (inputs, *bilstm.parameters()), fast_mode=True)
+    assert_gradients_equal_finite_differences(make_bilstm(dropout=0.3))
 
 
 def test_float32_equals_float64() -> None:
     torch.manual_seed(4)
-    exact = CoupledBiLSTM(7, 37, dropout=0.0).double()
-    bilstm = CoupledBiLSTM(7, 37, dropout=0.0)
-    bilstm.load_state_dict(exact.state_dict())
-    inputs = torch.randn(5, 5, 7, dtype=torch.float64, requires_grad=True)
-    short = inputs.detach().float().requires_grad_()
-    wanted, found = exact(inputs, MASK), bilstm(short, MASK)
-    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
-    weighting = torch.randn_like(wanted)
-    expected = torch.autograd.grad((wanted * weighting).sum(), [inputs, *exact.parameters()])
-    given = torch.autograd.grad((found * weighting.float()).sum(), [short, *bilstm.parameters()])
-    for left, right in zip(given, expected, strict=True):
-        torch.testing.assert_close(left.double(), right, rtol=1e-4, atol=1e-4)
+    assert_float32_equals_float64(lambda: CoupledBiLSTM(7, 37, dropout=0.0))
 
 
 def test_padding_and_batch_order_never_change_a_result() -> None:
     torch.manual_seed(5)
-    bilstm = make_bilstm().eval()
-    inputs = torch.randn(5, 5, 3, dtype=torch.float64)
-    found = bilstm(inputs, MASK)
-    junked = inputs.masked_fill(~MASK[:, :, None], math.nan).requires_grad_()
-    again = bilstm(junked, MASK)
-    assert torch.equal(again, found)
-    again.sum().backward()
-    assert junked.grad is not None
-    assert not junked.grad[~MASK].any()
-    assert all(parameter.grad.isfinite().all() for parameter in bilstm.parameters())
-    wider = bilstm(functional.pad(inputs, (0, 0, 0, 3), value=9.0), functional.pad(MASK, (0, 3)))
-    torch.testing.assert_close(wider[:, :5], found, rtol=1e-12, atol=1e-12)
-    order = torch.tensor([4, 2, 0, 3, 1])
-    torch.testing.assert_close(bilstm(inputs[order], MASK[order]), found[order], rtol=1e-12, atol=1e-12)
-    for row, length in enumerate(LENGTHS):
-        alone = bilstm(inputs[row : row + 1, :length], MASK[row : row + 1, :length])
-        torch.testing.assert_close(alone[0], found[row, :length], rtol=1e-12, atol=1e-12)
+    assert_padding_and_order_change_nothing(make_bilstm())
 
 
 def test_dropout_is_between_steps_and_for_training_only() -> None:
