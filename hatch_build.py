@@ -14,10 +14,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
 # Every kernel is compiled for each instruction set; the best one is chosen at run time (isa.c).
+AVX512 = ["-mfma", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"]
 X86_ISAS = {
     "baseline": [],
     "avx2": ["-mavx2", "-mfma"],
-    "avx512": ["-mfma", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
+    "avx512": AVX512,
+    "avx512bf16": [*AVX512, "-mavx512bf16"],
 }
 OTHER_ISAS: dict[str, list[str]] = {"baseline": []}
 ONCE = "isa.c"

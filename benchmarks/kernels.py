@@ -93,9 +93,9 @@ def compare_products(compiled: kernels.Kernels, num_outputs: int, num_inputs: in
 
 def compare_stacks(num_cells: int, width: int) -> None:
     plain = LSTMStack(LSTMConfig(cell_dim=num_cells, proj_dim=width)).requires_grad_(requires_grad=False)
-    for precision in ("float32", "int8"):
+    for precision in ("fp32", "int8"):
         packed = copy.deepcopy(plain)
-        packed.pack_weights(rounded=precision == "int8")
+        packed.pack_weights(precision)
         for num_rows in (1, 8, 64):
             inputs_NP, state = torch.randn(STACK_STEPS * num_rows, width), plain.zero_state(num_rows)
             sizes = [num_rows] * STACK_STEPS

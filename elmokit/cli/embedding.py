@@ -48,7 +48,7 @@ def embed(
     language: Language = "en",
     device: Annotated[str, typer.Option(metavar="NAME", help="cpu, or cuda for a GPU.")] = "cpu",
     precision: Annotated[
-        Literal["fp32", "int8"],
+        Literal["fp32", "int8", "bf16"],
         typer.Option(help="int8 is faster with compiled kernels and gives nearly the same vectors."),
     ] = "fp32",
     file_format: Annotated[

@@ -72,7 +72,9 @@ def serve(
     ] = 8080,
     workers: Annotated[int, _limit("workers", "Processes that share the weights in memory.")] = 1,
     state: State = "warm",
-    precision: Annotated[Literal["fp32", "int8"], typer.Option(help="Precision of the LSTMs' weights.")] = "fp32",
+    precision: Annotated[
+        Literal["fp32", "int8", "bf16"], typer.Option(help="Precision of the LSTMs' weights.")
+    ] = "fp32",
     language: Language = "en",
     api_key_file: Annotated[
         Path | None,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from elmokit.embed.encoding import EncodeOptions, EncodeSettings, encode_texts
-from elmokit.embed.engine import Engine, Precision, find_device
+from elmokit.embed.engine import Engine, find_device
 from elmokit.embed.options import EmbedderOptions
 from elmokit.embed.picking import Layer, Vectors, check_layer
 from elmokit.embed.pickling import Origin, PickledEmbedder, describe_reading, find_origin, hash_tensors, pack, unpack
@@ -19,6 +19,7 @@ from elmokit.embed.reading import Reader
 from elmokit.embed.sentences import EmbeddedSentence, Sentence
 from elmokit.embed.state import StartStates, State
 from elmokit.embed.worker_pool import EmbedderPool
+from elmokit.kernels.stack import Precision
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.text.checks import check_sentences, check_tokens
 from elmokit.text.spelling import Dictionary
@@ -46,7 +47,7 @@ class Embedder:
         state: where the LSTMs start a sentence. ``"warm"``: in the state that they reach on running text;
             ``"reset"``: at zero; ``"carry"``: where the sentence before ended, as bilm-tf and AllenNLP do.
         precision: ``"fp32"``, or ``"int8"`` to round the LSTMs' weights to eight bits: faster on a CPU with compiled
-            kernels, and nearly the same vectors.
+            kernels, and nearly the same vectors. ``"bf16"`` is for CPUs with AVX512_BF16 alone.
         language: the language of raw strings, which are tokenized by its rules, such as ``"en"`` or ``"de"``.
         warm: the start state for ``state="warm"``, each tensor (layers, 1, width); computed at first use if None.
         dictionary: the characters and words of a model that does not read bytes.

@@ -7,18 +7,18 @@ Shapes: W distinct words, F filters, P width of a token vector, N positions of a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from elmokit.embed.token_cache import TokenCache
 from elmokit.errors import InputError
+from elmokit.kernels.library import load
+from elmokit.kernels.stack import PRECISIONS, Precision
 from elmokit.model.bilm import BiLM, BiLMState, RaggedLayers
 from elmokit.model.directions import DirectionThreads
 from elmokit.text.spelling import Dictionary, Spelling
 
-Precision = Literal["fp32", "int8"]
 WORDS_AT_ONCE = 512  # by one thread: enough for a good product, and memory does not depend on the batch
 WORTH_TWO_THREADS = 16  # words
 WORDS_IN_STEP = 16
@@ -36,13 +36,16 @@ class Engine:
     """A biLM made ready for use. It shares the weights of the one given, which must not be trained any more."""
 
     def __init__(self, bilm: BiLM, *, precision: Precision, dictionary: Dictionary | None = None) -> None:
-        if precision not in get_args(Precision):
-            raise InputError(f"precision {precision!r}; expected 'fp32' or 'int8'")
+        if precision not in PRECISIONS:
+            raise InputError(f"precision {precision!r}; expected 'fp32', 'int8' or 'bf16'")
         self.device = bilm.device
-        if precision == "int8" and self.device.type != "cpu":
-            raise InputError(f"precision 'int8' on {self.device}; it is made for the CPU, use 'fp32' there")
+        if precision != "fp32" and self.device.type != "cpu":
+            raise InputError(f"precision {precision!r} on {self.device}; it is made for the CPU, use 'fp32' there")
+        kernels = load()
+        if precision == "bf16" and (kernels is None or not kernels.has_bf16):
+            raise InputError("precision 'bf16', but there are no kernels for a CPU with AVX512_BF16 here; use 'int8'")
         self.bilm = bilm.view()
-        self.bilm.pack_weights(rounded=precision == "int8")
+        self.bilm.pack_weights(precision)
         self.precision = precision
         self.spelling = Spelling(bilm.config, dictionary)
         self.cut_words = self.spelling.count_cut_words()

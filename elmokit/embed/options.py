@@ -5,8 +5,8 @@ from typing import TypedDict
 
 import torch
 
-from elmokit.embed.engine import Precision
 from elmokit.embed.state import State
+from elmokit.kernels.stack import Precision
 from elmokit.model.scalar_mix import LayerNorm
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.embed.engine import Precision
 from elmokit.embed.picking import Layer, Pooling, check_pooling
 from elmokit.embed.sentences import Sentence
 from elmokit.embed.state import State
 from elmokit.errors import InputError
 from elmokit.integrations.loading import load_embedder
+from elmokit.kernels.stack import Precision
 from elmokit.weights.source import Source
 
 Batch = dict[str, NDArray[Any]]
@@ -37,7 +37,7 @@ class EmbedBatch:
         layer: Layer to return, or ``"mean"`` of all.
         pool: ``"mean"`` or ``"max"`` over tokens, or None for vectors of tokens.
         state: State in which a sentence starts, ``"warm"`` or ``"reset"``.
-        precision: ``"fp32"`` or ``"int8"``.
+        precision: ``"fp32"``, ``"int8"`` or ``"bf16"``.
         language: Language of raw text, for the tokenizer.
         device: Device of the model on each worker.
     """

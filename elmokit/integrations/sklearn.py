@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.embed.embedder import Embedder
-from elmokit.embed.engine import Precision
 from elmokit.embed.picking import Layer, Pooling, Vectors, check_layer, check_pooling
 from elmokit.embed.sentences import Sentence
 from elmokit.embed.state import State
 from elmokit.errors import InputError
 from elmokit.extras import require
 from elmokit.integrations.loading import load_embedder
+from elmokit.kernels.stack import Precision
 from elmokit.text.checks import check_sentences
 from elmokit.weights.source import Source
 

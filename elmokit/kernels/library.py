@@ -48,7 +48,7 @@ __all__ = [
     "round_to_int8",
 ]
 
-INTERFACE_VERSION = 7  # of isa.c
+INTERFACE_VERSION = 8  # of isa.c
 LARGEST_WORD = 2**15 - 1  # the number of a window has 16 bits in char_pool.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
@@ -95,6 +95,11 @@ class Kernels:
             function = getattr(library, f"{name}_{isa}")
             function.argtypes, function.restype = arguments, _RESULTS.get(name)
             self._functions[name] = function
+
+    @property
+    def has_bf16(self) -> bool:
+        """Whether products in bfloat16 are instructions of this machine; elsewhere they are slower than in float32."""
+        return self.isa.endswith("bf16")
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a C function by name. The caller checks its arguments."""

@@ -118,6 +118,15 @@ def quantize(weight_GP: Tensor) -> Int8Weight:
     return Int8Weight(torch.cat(packed), torch.stack(scales), num_outputs, num_inputs)
 
 
+def pack_bf16(weight_GP: Tensor) -> Tensor:
+    """Round a matrix to bfloat16 and lay it out as `quantize` does."""
+    packed = []
+    for slice_Gp in functional.pad(weight_GP.detach(), (0, 0, 0, -len(weight_GP) % TILE)).split(SLICE, dim=1):
+        rounded_Gp = functional.pad(slice_Gp.bfloat16(), (0, slice_Gp.shape[1] % 2))
+        packed.append(rounded_Gp.unflatten(0, (-1, TILE)).unflatten(2, (-1, 2)).transpose(1, 2).flatten())
+    return torch.cat(packed)
+
+
 def round_to_int8(weight_GP: Tensor) -> Tensor:
     """Return the matrix rounded as by `quantize`, in float32, for products without kernels."""
     slices = [_round(slice_Gp) for slice_Gp in weight_GP.detach().float().split(SLICE, dim=1)]

@@ -7,6 +7,7 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -15,9 +16,11 @@ from torch.nn import functional
 from elmokit.errors import InputError
 from elmokit.kernels.layer import GATES, check_sizes
 from elmokit.kernels.library import Kernels, quantize
-from elmokit.kernels.packed import PANEL
+from elmokit.kernels.packed import PANEL, pack_bf16
 from elmokit.kernels.panels import pack_rows
 
+Precision = Literal["fp32", "int8", "bf16"]
+PRECISIONS = get_args(Precision)  # by the numbers that stack.c has for them
 ROOM_KEPT = 4 * 2**20  # numbers of a thread's room that are kept for its next call
 
 
@@ -33,7 +36,8 @@ class _Stack(ctypes.Structure):
     _fields_ = [
         *[(name, ctypes.c_void_p) for name in ("batch_sizes", "order")],
         *[(name, ctypes.c_int64) for name in ("num_steps", "num_rows", "width", "num_cells", "num_layers")],
-        *[(name, ctypes.c_int64) for name in ("token_stride", "layer_stride", "output_stride", "has_skip")],
+        *[(name, ctypes.c_int64) for name in ("token_stride", "layer_stride", "output_stride")],
+        *[(name, ctypes.c_int64) for name in ("has_skip", "precision")],
         *[(name, ctypes.c_float) for name in ("cell_clip", "proj_clip")],
         *[(name, ctypes.c_void_p) for name in ("layers", "tokens", "outputs", "hidden", "cells", "room")],
     ]
@@ -62,15 +66,16 @@ class PackedStack:
     cell_clip: float
     proj_clip: float
     has_skip: bool
+    precision: Precision
 
 
-def pack_stack(kernels: Kernels, layers: Sequence[StackLayer], *, has_skip: bool, rounded: bool) -> PackedStack:
-    """Pack the layers of one direction; ``rounded``: in eight bits."""
+def pack_stack(kernels: Kernels, layers: Sequence[StackLayer], *, has_skip: bool, precision: Precision) -> PackedStack:
+    """Pack the layers of one direction."""
     parts: list[Tensor] = []
 
     def pack(weight: Tensor) -> _Matrix:
-        if not rounded:
-            parts.append(pack_rows(kernels, weight))
+        if precision != "int8":
+            parts.append(pack_rows(kernels, weight) if precision == "fp32" else pack_bf16(weight))
             return _Matrix(parts[-1].data_ptr(), None)
         found = quantize(weight)
         parts.extend([found.packed, found.scales])
@@ -86,7 +91,7 @@ def pack_stack(kernels: Kernels, layers: Sequence[StackLayer], *, has_skip: bool
         to.bias = parts[-1].data_ptr()
     num_gates, width = layers[0].input_GP.shape
     first = layers[0]
-    return PackedStack(packed, parts, width, num_gates // GATES, first.cell_clip, first.proj_clip, has_skip)
+    return PackedStack(packed, parts, width, num_gates // GATES, first.cell_clip, first.proj_clip, has_skip, precision)
 
 
 def run_stack(
@@ -119,6 +124,7 @@ def run_stack(
         layer_stride=outputs_LNP.stride(0),
         output_stride=outputs_LNP.stride(1),
         has_skip=stack.has_skip,
+        precision=PRECISIONS.index(stack.precision),
         cell_clip=stack.cell_clip,
         proj_clip=stack.proj_clip,
         layers=ctypes.addressof(stack.layers),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from elmokit.config import BEGIN_ID, END_ID, NUM_SPECIAL_CHARS, BiLMConfig
 from elmokit.errors import InputError
-from elmokit.kernels.stack import run_stack
+from elmokit.kernels.stack import Precision, run_stack
 from elmokit.model.char_encoder import CharEncoder
 from elmokit.model.directions import call_both, run_both
 from elmokit.model.lstm import LSTMStack, LSTMState, PackedRun, StackRun
@@ -91,18 +91,18 @@ class BiLM(nn.Module):
         shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in self.parameters()}
         return copy.deepcopy(self, shared).eval()
 
-    def pack_weights(self, *, rounded: bool = False) -> None:
+    def pack_weights(self, precision: Precision = "fp32") -> None:
         """Run with weights packed for this machine's kernels from now on, wherever no gradient is asked for.
 
         For the owner of a model that runs often. Weights that change are packed again, unless they are written
         through ``.data``.
 
         Args:
-            rounded: round the weights of the LSTMs to eight bits.
+            precision: of the LSTMs' products. ``"bf16"`` needs compiled kernels.
         """
         self.char_encoder.pack_weights()
-        self.forward_lstm.pack_weights(rounded=rounded)
-        self.backward_lstm.pack_weights(rounded=rounded)
+        self.forward_lstm.pack_weights(precision)
+        self.backward_lstm.pack_weights(precision)
 
     @property
     def device(self) -> torch.device:

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
 from elmokit.kernels.library import Kernels, round_to_int8
-from elmokit.kernels.stack import PackedStack, StackLayer, run_stack
+from elmokit.kernels.stack import PackedStack, Precision, StackLayer, run_stack
 from elmokit.model.cell import advance_cell, cell_backward, stop_at_clip
 from elmokit.model.gate_room import chunks_of, gate_room
 from elmokit.model.layer_kernel import KernelLayer
@@ -91,12 +91,12 @@ class LSTMStack(nn.Module):
             assert isinstance(layer, LSTMLayer)
             layer.mixed = True
 
-    def pack_weights(self, *, rounded: bool) -> None:
-        """Run with packed weights wherever no gradient is asked for, from now on; ``rounded``: in eight bits."""
-        self._cache.keeps, self._cache.rounded = True, rounded
+    def pack_weights(self, precision: Precision) -> None:
+        """Run with weights packed in this precision wherever no gradient is asked for, from now on."""
+        self._cache.keeps, self._cache.precision = True, precision
         for layer in self.layers:
             assert isinstance(layer, LSTMLayer)
-            layer.rounded = rounded
+            layer.rounded = precision == "int8"
 
     def packed(self, inputs_NP: Tensor) -> PackedRun | None:
         """Return what runs these inputs in one C call; None if a gradient is asked for, or without kernels."""

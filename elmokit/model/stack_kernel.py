@@ -10,10 +10,11 @@ from dataclasses import replace
 from torch import Tensor
 
 from elmokit.kernels.library import Kernels
-from elmokit.kernels.stack import PackedStack, StackLayer, pack_stack
+from elmokit.kernels.stack import PackedStack, Precision, StackLayer, pack_stack
 from elmokit.model.products import Version, version_of
 
 FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
+DEFAULT: Precision = "fp32"
 WORTH_PACKING = 128  # positions; weights that are not kept are packed for one call only if it has as many
 
 
@@ -38,8 +39,8 @@ class StackCache:
     """
 
     def __init__(self) -> None:
-        self.keeps, self.rounded = False, False
-        self._made: tuple[tuple[list[Version], bool], PackedStack] | None = None
+        self.keeps, self.precision = False, DEFAULT
+        self._made: tuple[tuple[list[Version], Precision], PackedStack] | None = None
 
     def __reduce__(self) -> tuple[type["StackCache"], tuple[()]]:
         """Start empty in a copy, and on another machine."""
@@ -54,14 +55,14 @@ class StackCache:
         """
         if not self.keeps:
             return self._pack(kernels, layers, has_skip=has_skip) if num_positions >= WORTH_PACKING else None
-        key = [version_of(weight) for layer in layers for weight in _tensors(layer)], self.rounded
+        key = [version_of(weight) for layer in layers for weight in _tensors(layer)], self.precision
         if self._made is None or self._made[0] != key:
             self._made = key, self._pack(kernels, layers, has_skip=has_skip)
         return self._made[1]
 
     def _pack(self, kernels: Kernels, layers: Sequence[StackLayer], *, has_skip: bool) -> PackedStack:
         biased = [replace(layer, bias_G=with_forget_bias(layer.bias_G.detach())) for layer in layers]
-        return pack_stack(kernels, biased, has_skip=has_skip, rounded=self.rounded)
+        return pack_stack(kernels, biased, has_skip=has_skip, precision=self.precision)
 
 
 def _tensors(layer: StackLayer) -> list[Tensor]:

@@ -18,7 +18,7 @@ from published import PublishedModel, make_published
 
 from elmokit.embed.embedder import Embedder
 from elmokit.errors import InputError
-from elmokit.kernels.library import available
+from elmokit.kernels.library import Kernels, available
 from elmokit.model.directions import direction_executor
 from elmokit.text.chars import pad_sentences
 from elmokit.text.tokens import tokenize
@@ -152,6 +152,25 @@ for precision, tolerance in (("fp32", 1e-5), ("int8", 1e-3)):
         "PYTHONPATH": str(Path(__file__).parent) + os.pathsep + str(Path(__file__).parents[1] / "support"),
     }
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=True)
+
+
+@pytest.mark.skipif(not available(), reason="built without kernels")
+def test_bfloat16_is_nearly_the_same_and_refused_where_it_would_be_slow(
+    published_model: PublishedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the CPU has no such instructions, the test has them emulated."""
+    monkeypatch.setattr(Kernels, "has_bf16", True)
+    exact = Embedder.from_pretrained(published_model.pair).embed_layers(SENTENCES)
+    rounded = Embedder.from_pretrained(published_model.pair, precision="bf16").embed_layers(SENTENCES)
+    cosines = [
+        np.sum(left * right, axis=-1) / (np.linalg.norm(left, axis=-1) * np.linalg.norm(right, axis=-1))
+        for left, right in zip(exact, rounded, strict=True)
+    ]
+    assert np.concatenate(cosines, axis=1).mean() > 0.9999
+    assert np.abs(exact[0] - rounded[0]).max() > 1e-6
+    monkeypatch.setattr(Kernels, "has_bf16", False)
+    with pytest.raises(InputError, match="AVX512_BF16"):
+        Embedder.from_pretrained(published_model.pair, precision="bf16")
 
 
 def test_other_precisions_are_refused(published_model: PublishedModel) -> None:

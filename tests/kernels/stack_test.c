@@ -116,7 +116,8 @@ static double compare(long cells, long width, long num_rows, long length, int ro
     int64_t sizes[64], order[1024];
     for (long t = 0; t < length; t++) sizes[t] = num_rows;
     for (long p = 0; p < positions; p++) order[p] = p % num_rows * length + p / num_rows;
-    struct stack job = {sizes, order, length, num_rows, width, cells, LAYERS, width, positions * width, width, 1, 0.5f,
+    struct stack job = {sizes, order, length, num_rows, width, cells, LAYERS, width, positions * width, width, 1,
+                        rounded ? INT8 : EXACT, 0.5f,
                         0.4f, layers, draw(positions * width, 1), NULL, NULL, NULL, NULL};
     job.outputs = draw(LAYERS * positions * width, 0);
     job.hidden = draw(LAYERS * num_rows * width, 0.3f);

@@ -29,7 +29,7 @@ SHAPES = [  # cells, width (None: no projection), layers, lengths
     (40, 24, 2, [2] * 140),  # more than one group of rows
     (600, 530, 1, [3, 2, 2]),  # more than one slice, and sums in more than one part
 ]
-PRECISIONS = ["fp32", "int8"]
+PRECISIONS = ["fp32", "int8", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Case:
         packing = plan_packing(self.lengths, CPU)
         state = self.hidden_LBP[:, packing.rows_B].contiguous(), self.cell_LBC[:, packing.rows_B].contiguous()
         outputs_LNP = torch.full((len(self.layers), *self.tokens_NP.shape), torch.nan)
-        stack = pack_stack(kernels, self.layers, has_skip=has_skip, rounded=precision == "int8")
+        stack = pack_stack(kernels, self.layers, has_skip=has_skip, precision=precision)
         run_stack(kernels, stack, self.tokens_NP, packing.forward_N, packing.batch_sizes, state, outputs_LNP)
         return outputs_LNP, *state
 
@@ -76,11 +76,13 @@ def draw(cells: int, width: int | None, num_layers: int, lengths: Sequence[int],
     return Case(layers, list(lengths), torch.randn(sum(lengths), width), hidden, cell)
 
 
-def oracle(case: Case, *, rounded: bool, has_skip: bool = True) -> np.ndarray:
+def oracle(case: Case, precision: str = "fp32", *, has_skip: bool = True) -> np.ndarray:
     """Return the outputs, (L, N, P), sentence by sentence and step by step in float64."""
 
     def numbers(tensor: Tensor) -> np.ndarray:
-        return (round_to_int8(tensor) if rounded and tensor.ndim == 2 else tensor).double().numpy()
+        if tensor.ndim == 2 and precision != "fp32":
+            tensor = round_to_int8(tensor) if precision == "int8" else tensor.bfloat16()
+        return tensor.double().numpy()
 
     def sigmoid(values: np.ndarray) -> np.ndarray:
         return 1 / (1 + np.exp(-values))
@@ -105,12 +107,12 @@ def oracle(case: Case, *, rounded: bool, has_skip: bool = True) -> np.ndarray:
     return np.stack(found)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 1e-3)])
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 1e-3), ("bf16", 3e-2)])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_outputs_are_those_of_the_equations(compiled: Kernels, shape: tuple, precision: str, tolerance: float):
     case = draw(*shape)
     outputs_LNP, _, _ = case.run(compiled, precision=precision)
-    expected = oracle(case, rounded=precision == "int8")
+    expected = oracle(case, precision)
     np.testing.assert_allclose(outputs_LNP.numpy(), expected, atol=tolerance, rtol=tolerance)
 
 
@@ -119,8 +121,8 @@ def test_outputs_are_those_of_the_equations(compiled: Kernels, shape: tuple, pre
 def test_clips_and_skips(compiled: Kernels, precision: str, has_skip: bool):
     case = draw(37, 19, 2, [5, 3], clip=0.3)
     outputs_LNP, _, cell_LBC = case.run(compiled, precision=precision, has_skip=has_skip)
-    expected = oracle(case, rounded=precision == "int8", has_skip=has_skip)
-    np.testing.assert_allclose(outputs_LNP.numpy(), expected, atol=1e-3)
+    expected = oracle(case, precision, has_skip=has_skip)
+    np.testing.assert_allclose(outputs_LNP.numpy(), expected, atol=1e-2 if precision == "bf16" else 1e-3)
     assert outputs_LNP[0].abs().max() == pytest.approx(0.15)
     assert cell_LBC.abs().max() == pytest.approx(0.3)
 
@@ -171,7 +173,7 @@ def test_int8_sums_do_not_overflow(compiled: Kernels):
     wide = replace(wide, projection_PC=torch.ones(512, 512) / 512)
     case = Case([wide], [2], torch.full((2, 512), 1e-3), torch.full((1, 1, 512), 1e-3), torch.zeros(1, 1, 512))
     found_LNP, _, _ = case.run(compiled, precision="int8")
-    np.testing.assert_allclose(found_LNP.numpy(), oracle(case, rounded=True), atol=1e-4)
+    np.testing.assert_allclose(found_LNP.numpy(), oracle(case, "int8"), atol=1e-4)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -196,7 +198,7 @@ def test_rows_may_be_parts_of_wider_rows_at_any_address(compiled: Kernels):
     outputs = torch.full((2, 8, 45), 7.0)
     packing = plan_packing(case.lengths, CPU)
     state = case.hidden_LBP.clone(), case.cell_LBC.clone()
-    stack = pack_stack(compiled, case.layers, has_skip=True, rounded=False)
+    stack = pack_stack(compiled, case.layers, has_skip=True, precision="fp32")
     run_stack(compiled, stack, wide_N[:, 3:22], packing.forward_N, packing.batch_sizes, state, outputs[:, :, 5:24])
     assert torch.equal(outputs[:, :, 5:24], expected_LNP)
     assert (outputs[:, :, :5] == 7).all()
@@ -217,7 +219,7 @@ def test_wrong_shapes_are_rejected(compiled: Kernels):
     layers = [replace(layer, projection_PC=None) for layer in case.layers]
     with pytest.raises(InputError, match="without a projection"):
         replace(case, layers=layers).run(compiled, precision="fp32")
-    stack = pack_stack(compiled, case.layers, has_skip=True, rounded=False)
+    stack = pack_stack(compiled, case.layers, has_skip=True, precision="fp32")
     state, outputs = (case.hidden_LBP, case.cell_LBC), torch.empty(2, 8, 19)
     with pytest.raises(InputError, match="the order goes from 1 to 8; expected 0 to 7"):
         run_stack(compiled, stack, case.tokens_NP, torch.arange(1, 9), [2, 2, 2, 1, 1], state, outputs)

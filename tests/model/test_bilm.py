@@ -9,7 +9,7 @@ from elmokit.model.bilm import BiLM
 def test_a_view_shares_weights_but_neither_gradients_nor_packing() -> None:
     bilm = BiLM(toy_model()).train()
     view = bilm.view()
-    view.pack_weights(rounded=True)
+    view.pack_weights("int8")
     assert [tensor.data_ptr() for tensor in view.state_dict().values()] == [
         tensor.data_ptr() for tensor in bilm.state_dict().values()
     ]

@@ -10,11 +10,14 @@
  * for several short steps at once, since each product reads all of W; for a step with many rows, block by block beside
  * R h'. Either way the numbers are the same: no sum depends on the other rows.
  *
- * In eight bits (int8.h) the inputs of each product are quantized row by row.
+ * In eight bits (int8.h) the inputs of each product are quantized row by row; in bfloat16 (bf16.h) they are rounded.
  */
+#include "bf16.h"
 #include "cell.h"
 #include "int8.h"
 #include "panels.h"
+
+enum { EXACT, INT8, BF16 }; /* precisions, as in elmokit/kernels/stack.py */
 
 enum {
     GATES = 4,
@@ -24,10 +27,10 @@ enum {
     GROUP = 128            /* most rows of a step at once: their inputs stay in the second-level cache */
 };
 
-/* A matrix: panels of float32, or tiles of eight bits with their scales, (slices, outputs). */
+/* A matrix: panels of float32, tiles of eight bits with their scales, (slices, outputs), or tiles of bfloat16. */
 struct matrix {
     const void *packed;
-    const float *scales; /* NULL: float32 */
+    const float *scales; /* of eight bits */
 };
 
 struct layer_weights {
@@ -39,7 +42,7 @@ struct stack {
     const int64_t *batch_sizes, *order; /* (steps), (positions) */
     int64_t num_steps, num_rows, width, num_cells, num_layers;
     int64_t token_stride, layer_stride, output_stride; /* in numbers */
-    int64_t has_skip;
+    int64_t has_skip, precision;
     float cell_clip, proj_clip; /* NaN: none */
     const struct layer_weights *layers;
     const float *tokens;
@@ -54,12 +57,12 @@ struct work {
     const struct stack *job;
     const struct layer_weights *weights;
     long layer, blocks, cells; /* cells: blocks * PANEL */
-    int exact;                 /* float32 */
+    int precision;
     float *hidden;             /* (rows, width) */
     float *inputs;             /* (positions at once, width): x */
     float *gates;              /* (blocks, positions at once, BLOCK), or one block */
     float *memory;             /* (blocks, rows, PANEL): c */
-    float *squashed;           /* m of a group: (blocks, rows, PANEL), or (rows, cells) in eight bits */
+    float *squashed;           /* m of a group: (blocks, rows, PANEL), or (rows, cells) where m is rounded */
     struct quantized x, h, m;  /* (slices, rows, SLICE) */
     float *projected;          /* (rows, panels of width * PANEL) */
 };
@@ -116,7 +119,7 @@ static struct work begin_layer(const struct stack *job, long layer) {
     float *room = job->room;
     struct work work = {.job = job, .weights = job->layers + layer, .layer = layer};
     work.blocks = cells / PANEL, work.cells = cells;
-    work.exact = !work.weights->input.scales;
+    work.precision = (int)job->precision;
     work.hidden = job->hidden + layer * job->num_rows * job->width;
     work.inputs = take(&room, most * job->width);
     work.gates = take(&room, gates_room(job));
@@ -151,43 +154,56 @@ static void store_cells(const struct work *work) {
                    (size_t)smaller_of(job->num_cells - block * PANEL, PANEL) * sizeof *to);
 }
 
-/* Plain rows, quantized if need be. */
+/* Plain rows, rounded if need be. */
 static struct operand prepare(const struct work *work, const float *rows, long stride, long count, long depth,
                               struct quantized to) {
     const struct operand found = {{rows, stride, PANEL}, to, depth, count};
-    if (work->exact) return found;
+    if (work->precision == EXACT) return found;
     for (long column = 0, at = 0; column < depth; column += SLICE)
-        for (long row = 0; row < count; row++, at++)
-            to.scales[at] = quantize_row(rows + row * stride + column, smaller_of(depth - column, SLICE),
-                                         to.values + at * SLICE);
+        for (long row = 0; row < count; row++, at++) {
+            const float *from = rows + row * stride + column;
+            const long columns = smaller_of(depth - column, SLICE);
+            if (work->precision == INT8)
+                to.scales[at] = quantize_row(from, columns, to.values + at * SLICE);
+            else
+                round_row(from, columns, to.values + at * SLICE);
+        }
     return found;
 }
 
 /* out = from + the products of rows with `num_panels` panels from `first` on, of a matrix with `all_panels`. */
-static void multiply(const struct matrix *matrix, long first, long num_panels, long all_panels,
+static void multiply(const struct work *work, const struct matrix *matrix, long first, long num_panels, long all_panels,
                      const struct operand *operand, long num_rows, const float *from, long from_stride, float *out,
                      long out_stride) {
-    if (!matrix->scales) {
+    if (work->precision == EXACT) {
         multiply_few((const float *)matrix->packed + first * operand->depth * PANEL, operand->rows, num_rows,
                      operand->depth, from, from_stride, out, out_stride, num_panels);
         return;
     }
-    const int8_t *slice = matrix->packed;
+    const char *slice = matrix->packed;
     for (long column = 0, index = 0; column < operand->depth; column += SLICE, index++) {
         const long num_pairs = (smaller_of(operand->depth - column, SLICE) + 1) / 2, tile = num_pairs * 2 * TILE;
-        const struct tiles tiles = {slice + first * tile, tile, matrix->scales + (index * all_panels + first) * TILE};
-        const struct quantized inputs = {operand->quantized.values + index * operand->most_rows * SLICE,
-                                         operand->quantized.scales + index * operand->most_rows};
-        multiply_int8(tiles, inputs, num_rows, num_pairs, index ? out : from, index ? out_stride : from_stride, out,
-                      out_stride, num_panels * PANEL);
-        slice += all_panels * tile;
+        const int16_t *values = operand->quantized.values + index * operand->most_rows * SLICE;
+        const float *start = index ? out : from;
+        const long start_stride = index ? out_stride : from_stride;
+        if (work->precision == INT8) {
+            const struct tiles tiles = {(const int8_t *)slice + first * tile, tile,
+                                        matrix->scales + (index * all_panels + first) * TILE};
+            const struct quantized inputs = {(int16_t *)values, operand->quantized.scales + index * operand->most_rows};
+            multiply_int8(tiles, inputs, num_rows, num_pairs, start, start_stride, out, out_stride, num_panels * PANEL);
+            slice += all_panels * tile;
+        } else {
+            multiply_bf16((const uint16_t *)slice + first * tile, values, num_rows, num_pairs, start, start_stride, out,
+                          out_stride, num_panels * PANEL);
+            slice += all_panels * tile * (long)sizeof(uint16_t);
+        }
     }
 }
 
 /* One block's cells of a group of rows. */
 static void advance_block(const struct work *work, long block, const float *gates, long first, long count) {
     float *memory = work->memory + (block * work->job->num_rows + first) * PANEL;
-    const long row_size = work->exact ? PANEL : work->cells, block_size = work->exact ? count * PANEL : PANEL;
+    const long row_size = work->precision == EXACT ? PANEL : work->cells, block_size = work->precision == EXACT ? count * PANEL : PANEL;
     float *squashed = work->squashed + block * block_size;
     for (long row = 0; row < count; row++)
         for (long at = 0; at < PANEL; at += LANES) {
@@ -206,17 +222,17 @@ static void project(const struct work *work, long first, long count) {
     const struct matrix *projection = &work->weights->projection;
     const long width = job->width, panels = (width + PANEL - 1) / PANEL;
     struct operand m;
-    if (work->exact)
+    if (work->precision == EXACT)
         m = (struct operand){{work->squashed, PANEL, count * PANEL}, work->m, job->num_cells, count};
     else if (projection->packed)
         m = prepare(work, work->squashed, work->cells, count, job->num_cells, work->m);
     if (projection->packed)
-        multiply(projection, 0, panels, panels, &m, count, NULL, 0, work->projected, panels * PANEL);
+        multiply(work, projection, 0, panels, panels, &m, count, NULL, 0, work->projected, panels * PANEL);
     for (long row = 0; row < count; row++)
         for (long at = 0; at < width; at += LANES) {
             const float *from = work->projected + row * panels * PANEL + at;
             if (!projection->packed)
-                from = work->exact ? work->squashed + (at / PANEL * count + row) * PANEL + at % PANEL
+                from = work->precision == EXACT ? work->squashed + (at / PANEL * count + row) * PANEL + at % PANEL
                                    : work->squashed + row * work->cells + at;
             store_part(work->hidden + (first + row) * width + at, clamp(load(from), job->proj_clip),
                        smaller_of(width - at, LANES));
@@ -233,9 +249,9 @@ static void advance(const struct work *work, const struct operand *x, const floa
     for (long block = 0; block < work->blocks; block++) {
         float *gates = ahead ? ahead + block * ahead_size : work->gates;
         if (!ahead)
-            multiply(&work->weights->input, block * GATES, GATES, panels, x, count,
+            multiply(work, &work->weights->input, block * GATES, GATES, panels, x, count,
                      work->weights->bias + block * BLOCK, 0, gates, BLOCK);
-        multiply(&work->weights->recurrent, block * GATES, GATES, panels, &h, count, gates, BLOCK, gates, BLOCK);
+        multiply(work, &work->weights->recurrent, block * GATES, GATES, panels, &h, count, gates, BLOCK, gates, BLOCK);
         advance_block(work, block, gates, first, count);
     }
     project(work, first, count);
@@ -264,7 +280,7 @@ static struct operand gather_inputs(const struct work *work, long position, long
 static void run_ahead(const struct work *work, long step, long num_steps, long position, long count) {
     const struct operand x = gather_inputs(work, position, count);
     for (long block = 0; block < work->blocks; block++)
-        multiply(&work->weights->input, block * GATES, GATES, work->blocks * GATES, &x, count,
+        multiply(work, &work->weights->input, block * GATES, GATES, work->blocks * GATES, &x, count,
                  work->weights->bias + block * BLOCK, 0, work->gates + block * count * BLOCK, BLOCK);
     long at = 0;
     for (long index = 0; index < num_steps; index++) {
