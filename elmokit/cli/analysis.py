@@ -110,7 +110,7 @@ def neighbors(
 
 @dataclass(frozen=True)
 class Search:
-    """What the verb neighbors looks for."""
+    """Query of the verb neighbors."""
 
     word: str
     contexts: list[str]

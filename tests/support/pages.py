@@ -11,8 +11,11 @@ too; `...` matches anything.
     ```                A block without a language, or with another one, is only shown.
 """
 
+import ast
 import contextlib
 import doctest
+import importlib
+import importlib.util
 import io
 import os
 import re
@@ -28,12 +31,25 @@ from typing import Any
 import pytest
 
 from elmokit import cli
+from elmokit.errors import MissingExtraError
 
 BLOCK = re.compile(r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 COMMANDS = {"cat", "elmokit", "head", "ls", "mkdir", "printf"}
 PRINTED = re.compile(r"^print\(.*\)  # (.+)$", re.MULTILINE)
 FOR_SHELL = re.compile(r"[|<>;&*?$`]")
 SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def names_in(module: str) -> set[str]:
+    """Return the names of a module; of one whose library is not installed, the functions and classes in its source."""
+    try:
+        return set(dir(importlib.import_module(module)))
+    except MissingExtraError:
+        spec = importlib.util.find_spec(module)
+        assert spec is not None
+        assert spec.origin is not None
+        body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+        return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
 @dataclass(frozen=True)
