@@ -23,6 +23,7 @@ from elmokit.serve.gate import Gate
 BACKLOG = 2048
 SWITCH_INTERVAL = 0.001  # seconds; the event loop gets the interpreter sooner while the model's thread computes
 SHORT_LIFE = 2.0  # seconds; a worker that dies sooner is replaced after a pause
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 MakeApp = Callable[[], Gate]
 
 log = logging.getLogger("elmokit.serve")
@@ -104,7 +105,7 @@ class _Supervisor:
 
     def run(self) -> None:
         """Start the workers, replace those that die, and return when all have stopped on request."""
-        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, self._stop) for number in STOP_SIGNALS}
         try:
             for _ in range(self._num_workers):
                 self._start()
@@ -123,10 +124,16 @@ class _Supervisor:
                 signal.signal(number, handler)
 
     def _start(self) -> None:
+        # A signal that comes before the worker has handlers of its own must end it, not run those of the parent.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         pid = os.fork()
         if pid:
             self._started[pid] = time.monotonic()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
             return
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         code = 1
         try:
             self._work()
