@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from elmokit.errors import InputError, WeightsError
+from elmokit.weights.archives import is_archive
 from elmokit.weights.bundled import EN_SMALL, find_model
+from elmokit.weights.locating import is_hub_name
 
 if TYPE_CHECKING:
     from elmokit.weights.source import Source
 
-MODEL_HELP = "A folder, a bundled model's name (en-small), or a published model's two files: options.json and .hdf5."
+MODEL_HELP = (
+    "A folder or archive, a bundled model's name (en-small), or a published model's two files: options.json and .hdf5."
+)
 LANGUAGE_MODEL_HELP = (
-    "A folder with an output layer: pretrained or fine-tuned by elmokit; or a bundled model's name (en-small)."
+    "A folder with an output layer: pretrained or fine-tuned by elmokit, or a checkpoint of bilm-tf with vocab.txt; "
+    "or a bundled model's name (en-small)."
 )
 TEXT_HELP = "Text files, also .gz and .xz, or patterns."
 STREAM_HELP = "Text files, also .gz and .xz, patterns, or - for stdin."
@@ -80,7 +85,9 @@ def check_one_token(tokens: list[str], word: str) -> str:
 
 def check_model_folder(model: Path) -> None:
     """Reject a model that is no folder, before torch is loaded."""
-    if not find_model(model).is_dir():
+    path = find_model(model)
+    is_checkpoint, is_on_hub = Path(f"{path}.index").is_file(), not path.exists() and is_hub_name(path.as_posix())
+    if not (path.is_dir() or is_archive(path) or is_checkpoint or is_on_hub):
         state = "is a file" if model.exists() else "does not exist"
         raise WeightsError(
             f"{model}: {state}; expected the folder of a model that elmokit pretrained or fine-tuned, or en-small"

@@ -18,22 +18,16 @@ from elmokit.errors import ElmokitWarning, OutputError, WeightsError
 from elmokit.extras import require
 from elmokit.weights.bundled import find_model
 from elmokit.weights.folder import save_folder
-from elmokit.weights.locating import find_files
+from elmokit.weights.locating import find_files, is_hub_name
 from elmokit.weights.saved import SavedBiLM, Source
 
 EXTRA = "hub"
-NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 # The files of every format that is read; a repository may hold much more.
 PATTERNS = (
     *("config.json", "*.safetensors", "dictionary.json", "vocab*.txt*", "SHA256SUMS", "README.md", "meta.json"),
     *("*options*.json", "*.hdf5", "*.index", "*.data-*", "*.dic", "encoder.pkl", "token_embedder.pkl"),
 )
-
-
-def is_hub_name(name: str) -> bool:
-    """Return True if a text has the form of a model's name on a hub, ``org/name``."""
-    return NAME.fullmatch(name) is not None and ".." not in name
 
 
 def find_on_hub(path: Path, *, revision: str | None = None) -> Path:

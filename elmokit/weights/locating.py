@@ -25,6 +25,14 @@ REJECTED = {
 MANY_LANGUAGES = ("config.json", "char.dic", "word.dic", "encoder.pkl", "token_embedder.pkl")
 
 
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def is_hub_name(name: str) -> bool:
+    """Return True if a text has the form of a model's name on a hub, ``org/name``."""
+    return HUB_NAME.fullmatch(name) is not None and ".." not in name
+
+
 @dataclass(frozen=True)
 class FoundFiles:
     """The files of a model, as names inside its folder; None where there is no such file."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from published import PublishedModel
 from tiny_hub import COMMIT, TinyHub, run_hub
@@ -37,7 +38,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published_model: Publis
 
 
 def load(name: str = "org/tiny", **options: str) -> Embedder:
-    return Embedder.from_pretrained(name, **options)  # type: ignore[arg-type]
+    return Embedder.from_pretrained(name, state="reset", **options)  # type: ignore[arg-type]
 
 
 def test_a_download_is_announced_and_then_cached(hub: TinyHub, tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ def test_a_download_is_announced_and_then_cached(hub: TinyHub, tmp_path: Path) -
         ElmokitWarning, match=rf"downloading org/tiny at {COMMIT[:12]} from {hub.url}: 4 files, [\d,]+ bytes"
     ):
         embedder = load()
-    expected = Embedder.from_pretrained(tmp_path / "saved").embed_layers(SENTENCES)[0]
+    expected = Embedder.from_pretrained(tmp_path / "saved", state="reset").embed_layers(SENTENCES)[0]
     assert (embedder.embed_layers(SENTENCES)[0] == expected).all()
     assert not any("training.log" in request for request in hub.requests)
     hub.requests.clear()
@@ -93,13 +94,14 @@ def test_a_folder_of_the_same_name_comes_first(hub: TinyHub, tmp_path: Path) -> 
 
 
 def test_a_pushed_model_comes_back_the_same(hub: TinyHub, published_model: PublishedModel) -> None:
-    embedder = Embedder.from_pretrained(published_model.pair)
+    embedder = Embedder.from_pretrained(published_model.pair, state="reset")
     url = embedder.push_to_hub("org/new", description="A tiny model.")
     assert url.startswith(hub.url)
     assert b"A tiny model." in hub.repos["org/new"]["README.md"]
     with pytest.warns(ElmokitWarning, match="downloading org/new"):
         again = load("org/new")
-    assert (again.embed_layers(SENTENCES)[0] == embedder.embed_layers(SENTENCES)[0]).all()
+    # Not bit for bit: mapped weights may be aligned otherwise than those in memory.
+    np.testing.assert_allclose(again.embed_layers(SENTENCES)[0], embedder.embed_layers(SENTENCES)[0], atol=1e-5)
     with pytest.raises(OutputError, match="'new' is no name on a hub; expected org/name"):
         embedder.push_to_hub("new")
 

@@ -11,6 +11,7 @@ import torch
 from checkpoint_arrays import WORDS, training_variables
 from published import make_published
 
+from elmokit.cli import run
 from elmokit.embed.embedder import Embedder
 from elmokit.errors import ConfigError, WeightsError
 from elmokit.score.scoring import Scorer
@@ -177,3 +178,17 @@ def test_what_tensorflow_writes_now_is_read(tmp_path: Path, shards: int | None, 
     (run / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     assert_same(load_saved(run), read_bilm_tf(*model.pair))
     np.testing.assert_array_equal(load_softmax(run).weight_VP, variables["lm/softmax/W"])
+
+
+@pytest.mark.long
+def test_a_checkpoint_is_scored_from_an_archive_and_fine_tuned(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "expected.npz").unlink()
+    archive = shutil.make_archive(str(tmp_path / "run"), "zip", folder)
+    (tmp_path / "text.txt").write_text("the bank of a river .\n" * 20)
+    assert run(["score", str(tmp_path / "text.txt"), "-m", archive]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 21
+    arguments = ["--tokenized", "--rows", "2", "-o", str(tmp_path / "tuned")]
+    assert run(["finetune", str(folder), str(tmp_path / "text.txt"), *arguments]) == 0
+    assert list(load_softmax(tmp_path / "tuned").vocab.words) == WORDS
