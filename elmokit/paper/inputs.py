@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from elmokit.analysis.datasets import find_dataset, find_files
+from elmokit.embed.pickling import hash_tensors
 from elmokit.errors import InputError
 from elmokit.paper.arms import ARMS
 from elmokit.paper.evaluations import FILES
@@ -62,14 +63,23 @@ class Inputs:
             found["shape"] = self._hash("shape", lambda: _hash_shape(self.sources["bilm"]))
         if source not in ("none", "glove", "untrained"):  # the weights of an untrained biLM are random
             kind = "bilm" if source == "tuned" else source
-            found[kind] = self._hash(
-                kind, lambda: open_source(kind, self.sources, str(self.vectors)).fingerprint()[:ID_LENGTH]
-            )
+            found[kind] = self._hash(kind, lambda: self._fingerprint(kind))
         return found
 
     def identity(self, run: PaperRun) -> str:
         """Return the identity of a run. Equal runs have equal identities on every machine."""
         return identity_of(self.recipes.settings(run), self.inputs_of(run))
+
+    def _fingerprint(self, kind: str) -> str:
+        """Return a hash of an encoder.
+
+        Of a biLM it is that of the weights alone: a start state that is computed when a model is loaded may differ in
+        its last bits between machines, and with the number of threads.
+        """
+        if kind == "bilm":
+            saved = load_saved(self.sources[kind])
+            return hash_tensors(saved.config.model_dump_json(), saved.tensors)[:ID_LENGTH]
+        return open_source(kind, self.sources, str(self.vectors)).fingerprint()[:ID_LENGTH]
 
     def _hash(self, name: str, compute: Any) -> str:
         if name not in self._hashes:

@@ -211,7 +211,7 @@ def test_a_killed_command_resumes_and_its_workers_end(home, tmp_path):
         os.kill(process.pid, signal.SIGKILL)
     killed = {record["identity"] for record in read_lines(tmp_path / "paper-runs.jsonl")}
     assert killed
-    for _ in range(100):
+    for _ in range(600):
         try:
             os.killpg(process.pid, 0)
         except ProcessLookupError:
