@@ -30,10 +30,10 @@ class LengthScorer:
 
 def test_unknown_candidates_come_last_and_phrases_are_left_out() -> None:
     words = ("gnu", "cleverest", "smart", "well lit")
-    one = Substitution("bright.a", 1, ("a", "bright", "boy"), 1, {"cleverest": 2, "well lit": 5, "gnu": 1}, words)
+    one = Substitution("bright.a", 1, ("a", "bright", "boy"), 1, {"cleverest": 2, "well lit": 5, "gnu": 3}, words)
     scores = score_substitutes(LengthScorer(), [one])
-    longest_first = (2 / 1 + 3 / 3) / (2 / 1 + 3 / 2)
-    assert scores.gap["forward"] == pytest.approx((2 / 2 + 3 / 3) / (2 / 1 + 3 / 2))
+    longest_first = (2 / 1 + 5 / 3) / (3 / 1 + 5 / 2)
+    assert scores.gap["forward"] == pytest.approx((2 / 2 + 5 / 3) / (3 / 1 + 5 / 2))
     assert scores.gap["backward"] == scores.gap["both"] == pytest.approx(longest_first)
     assert scores.known_gap == pytest.approx({"forward": (2 / 2) / 2, "backward": 1.0, "both": 1.0})
     assert scores.unknown_candidates == pytest.approx(1 / 3)
