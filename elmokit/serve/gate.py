@@ -4,7 +4,8 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -91,8 +92,8 @@ class Gate:
             log.info("body of %s: %s", path, body.decode(errors="backslashreplace"))
         self._num_requests += 1
         try:
-            async with asyncio.timeout(self._limits.timeout):
-                await self._app(scope, _replay(body, receive), send)
+            async with asyncio.timeout(self._limits.timeout), _stopped_by_disconnect(receive):
+                await self._app(scope, _replay(body), send)
         except TimeoutError:
             if send.status is None:
                 message = f"no answer within {self._limits.timeout:g} s; send fewer texts, or try again later"
@@ -151,15 +152,35 @@ class _DisconnectError(Exception):
     """The client has closed the connection before its request was complete."""
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+@asynccontextmanager
+async def _stopped_by_disconnect(receive: Receive) -> AsyncIterator[None]:
+    """Stop the block when the client leaves, so that nothing is computed for it any more."""
+    task = asyncio.current_task()
+    assert task is not None
+    has_left = False
+
+    async def watch() -> None:
+        nonlocal has_left
+        if (await receive())["type"] == "http.disconnect":
+            has_left = True
+            task.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not has_left:
+            raise
+        task.uncancel()
+        raise _DisconnectError from None
+    finally:
+        watcher.cancel()
+
+
+def _replay(body: bytes) -> Receive:
     """Return a function that gives the app the whole body in one message."""
-    is_given = False
 
     async def replay() -> dict[str, Any]:
-        nonlocal is_given
-        if not is_given:
-            is_given = True
-            return {"type": "http.request", "body": body, "more_body": False}
-        return dict(await receive())
+        return {"type": "http.request", "body": body, "more_body": False}
 
     return replay

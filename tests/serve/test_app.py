@@ -124,7 +124,10 @@ def test_text_in_text_out(client: Client):
 
 
 def test_vectors_do_not_depend_on_who_else_asks(client: Client):
-    alone = {sentence: client.post("/layers", {"inputs": sentence}).content for sentence in SENTENCES}
+    def layers_of(sentence: str) -> np.ndarray:
+        return np.array(client.post("/layers", {"inputs": sentence}).json()[0]["layers"])
+
+    alone = {sentence: layers_of(sentence) for sentence in SENTENCES}
     wrong = []
 
     def ask(first: int) -> None:

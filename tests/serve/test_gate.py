@@ -99,6 +99,20 @@ def test_slow_and_half_requests_do_not_hold_the_server():
         slow.close(), silent.close()
 
 
+def test_nothing_is_computed_for_a_client_that_has_left(held):
+    with serving(held, limits=Limits(max_requests=2)) as client:
+        content = b'{"inputs": "a"}'
+        request = b"POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content)
+        for _ in range(5):  # more than may wait
+            with socket.create_connection(("127.0.0.1", client.port)) as connection:
+                connection.sendall(request)
+                time.sleep(0.1)
+        wait_until(lambda: "elmokit_request_count_total" in client.get("/metrics").text)
+        held.may_run.set()
+        assert client.post("/embed", {"inputs": "a"}).status == 200
+        assert 'elmokit_request_failure_total{err="overloaded"}' not in client.get("/metrics").text
+
+
 def test_a_key_is_needed_where_keys_are_set():
     with serving(MODELS, api_keys=["secret", "other"]) as client:
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Bearer"}):
