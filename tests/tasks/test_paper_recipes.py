@@ -109,7 +109,14 @@ PAPER: dict[str, dict[str, Any]] = {
 }
 NOT_TOLD = {
     "words": {"file": None},
-    "elmo": {"model": None, "untrained": False, "layers": "all", "learn_gamma": True},
+    "elmo": {
+        "model": None,
+        "untrained": False,
+        "layers": "all",
+        "mix": "scalar",
+        "gate_places": False,
+        "learn_gamma": True,
+    },
     "training": {
         "optimizer": "adam",
         "adadelta_epsilon": 1e-6,

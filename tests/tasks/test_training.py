@@ -89,7 +89,7 @@ def test_the_run_is_named_after_its_recipe(home: Path, tmp_path: Path, monkeypat
 
 
 def test_an_unknown_task_is_rejected():
-    with pytest.raises(InputError, match="unknown task 'pos'; known: coref, ner"):
+    with pytest.raises(InputError, match="unknown task 'pos'; known: classify, coref, ner"):
         elmokit.train_task("pos", train="a", dev="b")
 
 
