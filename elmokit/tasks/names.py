@@ -79,7 +79,7 @@ TASKS = {
     ),
     "tag": TaskInfo(
         module="elmokit.tasks.tag",
-        files="one token and its tag per line, a blank line after a sentence; any tags",
+        files="one token and its tag per line; any tags",
         line="a sentence",
         prompt=SENTENCE,
     ),

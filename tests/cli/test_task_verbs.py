@@ -383,7 +383,7 @@ def test_a_task_that_is_none_is_wrong_usage(home, capfd):
     for args in (train(home, "ner"), ["task", "evaluate", "", model(home), "x"], ["task", "predict", "", model(home)]):
         args[2] = "pos"
         assert cli.run(args) == 2
-        assert "'pos' is not one of 'coref', 'ner', " in capfd.readouterr().err
+        assert "'pos' is not one of 'classify', 'coref', 'ner', " in capfd.readouterr().err
 
 
 # Names and recipes
