@@ -98,7 +98,7 @@ class Kernels:
 
     @property
     def has_bf16(self) -> bool:
-        """Whether products in bfloat16 are instructions of this machine; elsewhere they are slower than in float32."""
+        """True on machines with instructions for bfloat16; elsewhere such products are slower than in float32."""
         return self.isa.endswith("bf16")
 
     def call(self, name: str, *arguments: Any) -> Any:
