@@ -4,9 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from toy import TEXT, toy_model
 
-from elmokit.analysis.sts import score_sts
+from elmokit.analysis import sts
+from elmokit.analysis.sts import fit_every_layer, score_sts
+from elmokit.embed.embedder import Embedder
+from elmokit.embed.sentence_pooling import SentencePooling
 from elmokit.errors import InputError
+from elmokit.model.bilm import BiLM
 from elmokit.readers.sts import SimilarPair, read_sts
 
 
@@ -43,3 +48,17 @@ def test_too_few_pairs_and_broken_lines_are_rejected(tmp_path: Path) -> None:
         path.write_text(line + "\n", "utf-8")
         with pytest.raises(InputError, match=r"sts\.csv, line 1: found .*, expected seven columns"):
             list(read_sts(path))
+
+
+def test_one_pass_fits_every_layer_as_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = Embedder(BiLM(toy_model()))
+    sentences = [line.split() for line in TEXT.splitlines()]
+    sentences = [[*sentence, str(number)] for number in range(10) for sentence in sentences]
+    monkeypatch.setattr(sts, "FIT_SENTENCES", 120)
+    calls: list[int] = []
+    found = fit_every_layer(embedder, [[], *sentences], progress=calls.append)
+    assert calls == list(range(1, 121))
+    for pooling, layer in zip(found, [0, 1, 2, "mean"], strict=True):
+        expected = SentencePooling.fit(embedder, sentences[:120], layer=layer)
+        assert (pooling.layer, pooling.probabilities) == (layer, expected.probabilities)
+        np.testing.assert_allclose(pooling.mean_D, expected.mean_D, atol=1e-6)
