@@ -72,7 +72,7 @@ def index(
     language: Language = "en",
     force: Annotated[bool, typer.Option("--force", help="Replace an index that is there.")] = False,
 ) -> None:
-    """Embed text files once, for neighbors and senses that answer at once."""
+    """Embed text files once, to search them afterwards."""
     from elmokit.cli.progress import show_progress
 
     with show_progress("loading the model") as shown:
@@ -114,7 +114,7 @@ def senses(
     language: Language = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every occurrence.")] = False,
 ) -> None:
-    """Cluster the occurrences of a word by their contexts, one cluster per sense."""
+    """Cluster the occurrences of a word by their contexts."""
     from elmokit.cli.progress import show_progress
 
     if (folder is None) == (inputs is None):

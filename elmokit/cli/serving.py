@@ -159,7 +159,7 @@ def report(
     state: State = "warm",
     language: Language = "en",
 ) -> None:
-    """Write the page of elmokit serve with a text as one self-contained HTML file.
+    """Write what the layers say of a text as one HTML file.
 
     A line is one sentence, 100 at most. The file holds the views Sentence, Layers and Senses, works offline and can be
     mailed.

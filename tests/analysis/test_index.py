@@ -152,7 +152,7 @@ def test_another_text_does_not_resume_an_interrupted_build(embedder, text, tmp_p
     other.write_text(text.read_text() + "one more line\n")
     with pytest.raises(KeyboardInterrupt):
         build_index([text], tmp_path / "new", embedder, progress=interrupt)
-    with pytest.raises(OutputError, match=r"unfinished work of another job \(other text\)"):
+    with pytest.raises(OutputError, match="unfinished output of another job, which differs in text"):
         build_index([other], tmp_path / "new", embedder)
 
 

@@ -177,7 +177,7 @@ def test_a_run_that_fails_is_reported_and_the_others_continue(home, tmp_path):
     assert [one.run for one in file.read().values()] == [BASELINE]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_two_workers_make_the_same_runs_as_one(home, tmp_path):
     runs = [BASELINE, ELMO, PaperRun(TASK, "snli", "elmo", 1), PaperRun(NEIGHBORS, "play", "bilm")]
     files = []
@@ -198,7 +198,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_killed_command_resumes_and_its_workers_end(home, tmp_path):
     given = {"--data": "data", "--elmo": "bilm", "--vectors": "data/glove.txt", "--recipes": "recipes"}
     options = [str(word) for name, path in given.items() for word in (name, home / path)]

@@ -374,6 +374,6 @@ def test_a_recipe_is_a_file_or_the_name_of_one_of_ours(tmp_path: Path, capfd) ->
     assert (tmp_path / "run" / "model").is_dir()
     assert cli.run(["pretrain", "smal"]) == 1
     assert (
-        "there is no recipe 'smal'; name a TOML file, or one of ours: en-medium, en-small, paper, small"
+        "there is no recipe 'smal'; name a TOML file, or one of ours: en-medium, en-small, la-small, paper, small"
         in capfd.readouterr().err
     )

@@ -70,6 +70,7 @@ def ask_until(client: Client, stop: threading.Event, first: int, log: list[str])
         log.append("right" if is_right else f"wrong: {answer.status}")
 
 
+@pytest.mark.slow
 def test_after_kill_9_clients_see_refused_connections_and_never_a_wrong_answer(folder):
     stop, log = threading.Event(), []
     threads = []
@@ -109,6 +110,7 @@ def test_sigterm_finishes_and_exits_with_0(folder):
     assert "right" in log
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork") or not Path("/proc").is_dir(), reason="needs fork and /proc")
 def test_workers_share_their_memory_and_are_replaced(folder):
     with started(folder, "--workers", "2") as (client, server):

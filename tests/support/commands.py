@@ -102,6 +102,7 @@ def _run(args: list[str], folder: Path, max_file_bytes: int | None, *descriptors
         for number, mode in enumerate(("r", "w", "w"))
     )
     os.chdir(folder)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
     if max_file_bytes is not None:
         import resource
 
