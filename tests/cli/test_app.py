@@ -57,7 +57,7 @@ def wait_for_first_window(output: Path, process: Command) -> None:
 
 def write_long_text(path: Path) -> None:
     rng = np.random.default_rng(0)
-    path.write_text("\n".join(" ".join(rng.choice(list("abcdefgh"), size=3)) for _ in range(9_000)) + "\n")
+    path.write_text("\n".join(" ".join(rng.choice(list("abcdefgh"), size=3)) for _ in range(3_000)) + "\n")
 
 
 def test_embed_gives_the_vectors_of_the_embedder(folder, model, capfd):

@@ -102,7 +102,9 @@ def _run(args: list[str], folder: Path, max_file_bytes: int | None, *descriptors
         for number, mode in enumerate(("r", "w", "w"))
     )
     os.chdir(folder)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
+    # Where the tests run in the background or under nohup, both are ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if max_file_bytes is not None:
         import resource
 
