@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from elmokit.readers.blimp import MinimalPair
-from elmokit.score.scoring import SentenceScore
+from elmokit.score.results import SentenceScore
 
 Direction = Literal["forward", "backward", "both"]
 DIRECTIONS: tuple[Direction, ...] = ("forward", "backward", "both")

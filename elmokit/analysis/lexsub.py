@@ -16,7 +16,7 @@ from typing import Protocol
 from elmokit.analysis.blimp import DIRECTIONS, Direction
 from elmokit.errors import InputError
 from elmokit.readers.lexsub import Substitution
-from elmokit.score.scoring import CandidateScore, Choice
+from elmokit.score.results import CandidateScore, Choice
 
 
 class CandidateScorer(Protocol):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from elmokit.score.perplexity import Perplexity
-    from elmokit.score.scoring import Candidate, Place, SentenceScore
+    from elmokit.score.results import Candidate, Place, SentenceScore
     from elmokit.score.totals import DirectionTotals, ScoreTotals
 
 View = Literal["sentences", "tokens", "places", "json"]

@@ -16,7 +16,8 @@ import numpy as np
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layers, Vectors, pick_layers, pool_tokens
 from elmokit.errors import ElmokitWarning, InputError
-from elmokit.score.scoring import Candidate, Scorer
+from elmokit.score.results import Candidate
+from elmokit.score.scoring import Scorer
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import load_saved
 

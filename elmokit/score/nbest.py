@@ -11,7 +11,8 @@ from itertools import groupby, tee
 
 from elmokit.errors import InputError
 from elmokit.score.contexts import WINDOW_WORDS
-from elmokit.score.scoring import Scorer, SentenceScore
+from elmokit.score.results import SentenceScore
+from elmokit.score.scoring import Scorer
 from elmokit.text.lines import Line
 
 SEPARATOR = "|||"

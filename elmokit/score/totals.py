@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from elmokit.score.perplexity import exp_or_inf
-from elmokit.score.scoring import LogProbs, SentenceScore
+from elmokit.score.results import LogProbs, SentenceScore
 
 
 @dataclass

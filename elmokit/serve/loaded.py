@@ -14,8 +14,9 @@ from elmokit.embed.embedder import Embedder
 from elmokit.embed.options import EmbedderOptions
 from elmokit.embed.picking import Vectors
 from elmokit.errors import InputError
+from elmokit.score.results import Place, SentenceScore
 from elmokit.score.saved_lm import load_language_model
-from elmokit.score.scoring import Place, Scorer, SentenceScore
+from elmokit.score.scoring import Scorer
 from elmokit.tasks.saved import SharedParts, load_task
 from elmokit.tasks.task_model import TaskModel, predict_examples
 from elmokit.text.vocab import SPECIAL_WORDS

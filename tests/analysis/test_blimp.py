@@ -9,7 +9,7 @@ import pytest
 from elmokit.analysis.blimp import score_blimp
 from elmokit.errors import InputError
 from elmokit.readers.blimp import MinimalPair, read_blimp
-from elmokit.score.scoring import SentenceScore
+from elmokit.score.results import SentenceScore
 
 KNOWN = {"the", "cat", "cats", "sleeps", "sleep", "dogs"}
 LOGPROBS = {"sleeps": -1.0, "sleep": -2.0}

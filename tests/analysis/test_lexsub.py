@@ -8,7 +8,7 @@ import pytest
 from elmokit.analysis.lexsub import average_precision, score_substitutes
 from elmokit.errors import InputError
 from elmokit.readers.lexsub import Substitution, read_lexsub
-from elmokit.score.scoring import CandidateScore, Choice
+from elmokit.score.results import CandidateScore, Choice
 
 
 def test_generalized_average_precision_by_hand() -> None:

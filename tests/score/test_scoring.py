@@ -11,8 +11,9 @@ from published import PublishedModel
 
 from elmokit.errors import ElmokitWarning, InputError, WeightsError
 from elmokit.score.perplexity import measure
+from elmokit.score.results import Choice
 from elmokit.score.saved_lm import load_language_model, save_language_model
-from elmokit.score.scoring import Choice, Scorer
+from elmokit.score.scoring import Scorer
 from elmokit.text.vocab import Vocab
 
 TOKENS = [sentence.split() for sentence in SENTENCES]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from elmokit.score.scoring import SentenceScore
+from elmokit.score.results import SentenceScore
 from elmokit.score.totals import ScoreTotals
 
 
