@@ -22,7 +22,7 @@ from elmokit.nn.basic import BiLSTM, VariationalDropout
 from elmokit.nn.crf import LinearChainCRF, RuleScores, rule_scores, viterbi_decode
 from elmokit.readers.conll2003 import TaggedSentence, read_conll2003
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.task import Batch, Sequences, Task
+from elmokit.tasks.task import Batch, Sequences, Task, read_words
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 
@@ -118,10 +118,7 @@ class NERTask:
 
     def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[TaggedSentence]:
         """Return a line as one sentence."""
-        tokens = tuple(rules.tokens(text))
-        if not tokens:
-            raise InputError(f"no words in {text[:80]!r}; expected a sentence")
-        return [TaggedSentence(tokens, (), 0)]
+        return [TaggedSentence(read_words(text, rules), (), 0)]
 
     def sequences(self, example: TaggedSentence) -> Sequences:
         """Return the sentence in one column."""
@@ -151,8 +148,14 @@ class NERTask:
         return tuple(bioul_to_bio([labels.tags[index] for index in best]))
 
     def combine(self, outputs: Sequence[ChainScores]) -> ChainScores:
-        """Return the mean scores."""
-        return mean_chain(outputs)
+        """Return the mean scores: the chain of the models' geometric mean.
+
+        The mean of the distributions is not a chain, so its best tags cannot be found by Viterbi search.
+        """
+        return ChainScores(
+            np.mean([output.emissions_TK for output in outputs], axis=0),
+            np.mean([output.transitions_KK for output in outputs], axis=0),
+        )
 
     def score(self, examples: Sequence[TaggedSentence], predictions: Sequence[tuple[str, ...]]) -> dict[str, float]:
         """Return precision, recall and F1 of exact spans, counted like conlleval."""
@@ -192,17 +195,6 @@ class NERTask:
 
 
 TASK: Task[TaggedSentence, NERLabels, NERTarget, ChainScores, tuple[str, ...]] = NERTask()
-
-
-def mean_chain(outputs: Sequence[ChainScores]) -> ChainScores:
-    """Return the mean scores: the chain of the models' geometric mean.
-
-    The mean of the distributions is not a chain, so its best tags cannot be found by Viterbi search.
-    """
-    return ChainScores(
-        np.mean([output.emissions_TK for output in outputs], axis=0),
-        np.mean([output.transitions_KK for output in outputs], axis=0),
-    )
 
 
 def number_tags(examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]], labels: NERLabels) -> Tensor:

@@ -29,7 +29,7 @@ from elmokit.nn.basic import BiLSTM, Dropout, VariationalDropout
 from elmokit.nn.chart import best_trees
 from elmokit.readers.ptb import Constituent, ParsedSentence, draw_tree, join_brackets, read_ptb
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays
+from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays, read_words
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 CHAIN = "::"
@@ -146,9 +146,7 @@ class ParseTask:
 
     def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[ParsedSentence]:
         """Return a line as one sentence."""
-        tokens = tuple(rules.tokens(text))
-        if not tokens:
-            raise InputError(f"no words in {text[:80]!r}; expected a sentence")
+        tokens = read_words(text, rules)
         return [ParsedSentence(tokens, ("",) * len(tokens), ())]
 
     def sequences(self, example: ParsedSentence) -> Sequences:

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmokit.config import FrozenConfig, Share
-from elmokit.errors import InputError
 from elmokit.nn.attention import self_biattention
 from elmokit.nn.basic import BiLSTM, Dropout, masked_max, masked_mean, masked_softmax
 from elmokit.readers.sst import SentimentTree, read_sst
@@ -32,7 +31,7 @@ from elmokit.tasks.classification import (
     list_classes,
 )
 from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.task import Batch, Sequences, Task
+from elmokit.tasks.task import Batch, Sequences, Task, read_words
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -134,10 +133,8 @@ class SSTTask(Classification):
 
     def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[Phrase]:
         """Return a line as one sentence. Given tokens are converted like those of the treebank's files."""
-        tokens = rules.tokens(text)
-        if not tokens:
-            raise InputError(f"no words in {text[:80]!r}; expected a sentence")
-        return [Phrase(plain_tokens(tokens) if rules.tokenized else tuple(tokens), None)]
+        tokens = read_words(text, rules)
+        return [Phrase(plain_tokens(tokens) if rules.tokenized else tokens, None)]
 
     def sequences(self, example: Phrase) -> Sequences:
         """Return the phrase in one column."""

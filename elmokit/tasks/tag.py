@@ -10,31 +10,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
 from elmokit.nn.crf import viterbi_decode
 from elmokit.readers.conll2003 import TaggedSentence
 from elmokit.readers.tagged import read_tagged
-from elmokit.tasks.inputs import TokenEncoder
-from elmokit.tasks.ner import ChainScores, NERLabels, NERModel, NERSettings, NERTarget, mean_chain, number_tags
-from elmokit.tasks.task import Sequences, Task
-from elmokit.text.rules import RAW_ENGLISH, TextRules
+from elmokit.tasks.ner import ChainScores, NERLabels, NERTarget, NERTask, number_tags
+from elmokit.tasks.task import Task
 
 Tags = tuple[str, ...]
 
 
-class TagTask:
+class TagTask(NERTask):
     """One tag per token, any tags."""
 
     name = "tag"
     metric = "accuracy"
-    settings: type[FrozenConfig] = NERSettings
-    labels: type[NERLabels] = NERLabels
-    reads_paragraphs = False
-
-    def read_training(self, path: Path) -> list[TaggedSentence]:
-        """Read the sentences of a file."""
-        return self.read(path)
 
     def read(self, path: Path) -> list[TaggedSentence]:
         """Read the sentences of a file."""
@@ -43,24 +33,9 @@ class TagTask:
             raise InputError(f"{path}: no sentences; expected one token and its tag per line")
         return sentences
 
-    def read_text(self, text: str, rules: TextRules = RAW_ENGLISH) -> list[TaggedSentence]:
-        """Return a line as one sentence."""
-        tokens = tuple(rules.tokens(text))
-        if not tokens:
-            raise InputError(f"no words in {text[:80]!r}; expected a sentence")
-        return [TaggedSentence(tokens, (), 0)]
-
-    def sequences(self, example: TaggedSentence) -> Sequences:
-        """Return the sentence in one column."""
-        return ([example.tokens],)
-
     def learn_labels(self, examples: Sequence[TaggedSentence]) -> NERLabels:
         """Return the tags that occur, sorted."""
         return NERLabels(tags=tuple(sorted({tag for example in examples for tag in example.tags})))
-
-    def build(self, settings: NERSettings, labels: NERLabels, tokens: TokenEncoder) -> NERModel:
-        """Return a new model."""
-        return NERModel(settings, labels, tokens)
 
     def collate(self, examples: Sequence[TaggedSentence], labels: NERLabels, *, labeled: bool) -> NERTarget:
         """Return the tag indices."""
@@ -72,10 +47,6 @@ class TagTask:
         emissions_TK, transitions_KK = torch.from_numpy(output.emissions_TK), torch.from_numpy(output.transitions_KK)
         free_K = torch.zeros(len(labels.tags))
         return tuple(labels.tags[index] for index in viterbi_decode(emissions_TK, transitions_KK, free_K, free_K))
-
-    def combine(self, outputs: Sequence[ChainScores]) -> ChainScores:
-        """Return the mean scores."""
-        return mean_chain(outputs)
 
     def score(self, examples: Sequence[TaggedSentence], predictions: Sequence[Tags]) -> dict[str, float]:
         """Return the share of tokens with the right tag, and of sentences without a wrong one."""
@@ -90,11 +61,6 @@ class TagTask:
     def unknown_labels(self, examples: Sequence[TaggedSentence], labels: NERLabels) -> set[str]:
         """Return tags that are not in the label space."""
         return {tag for example in examples for tag in example.tags} - set(labels.tags)
-
-    def vary(self, example: TaggedSentence, rng: np.random.Generator) -> TaggedSentence:
-        """Return the same sentence in every epoch."""
-        del rng
-        return example
 
     def show(self, example: TaggedSentence, prediction: Tags) -> str:
         """Return tokens with their tags: ``She/PRON runs/VERB ./PUNCT``."""

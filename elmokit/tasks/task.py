@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from elmokit.config import FrozenConfig
+from elmokit.errors import InputError
 from elmokit.tasks.inputs import Column, TokenEncoder
 from elmokit.text.rules import RAW_ENGLISH, TextRules
 
@@ -109,6 +110,14 @@ class Task(Protocol[Example, Labels, TargetOut, Output, Prediction]):
 
 
 AnyTask = Task[Any, Any, Any, Any, Any]
+
+
+def read_words(text: str, rules: TextRules) -> tuple[str, ...]:
+    """Return the tokens of a typed sentence, one or more."""
+    tokens = tuple(rules.tokens(text))
+    if not tokens:
+        raise InputError(f"no words in {text[:80]!r}; expected a sentence")
+    return tokens
 
 
 def mean_arrays(outputs: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

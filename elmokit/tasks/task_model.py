@@ -31,7 +31,7 @@ LABELS_IN_MESSAGE = 5
 
 @dataclass(frozen=True)
 class TaskPrediction:
-    """Prediction for a text. Printed, it looks as a person reads it."""
+    """Prediction for a text; ``str`` of it is for people to read."""
 
     text_index: int
     """Index of the text. A sentence with several marked predicates has one prediction for each."""
