@@ -93,7 +93,9 @@ def test_help_answers_at_once():
         used = after.children_user + after.children_system - before.children_user - before.children_system
         seconds.append(used)
         assert "elmokit" in run.stdout
-    assert 0 < min(seconds) < HELP_SECONDS
+        if 0 < used < HELP_SECONDS:
+            return
+    pytest.fail(f"help took {seconds} seconds; expected less than {HELP_SECONDS} in one of the runs")
 
 
 def test_public_modules_are_sorted_and_exist():

@@ -49,8 +49,7 @@ def run(args: list[str]) -> int:
             return INTERRUPTED  # one message for all ranks
         return _fail("; ".join(["interrupted", *map(str, error.args)]), INTERRUPTED, debug=debug)
     except BrokenPipeError:
-        # The reader has left. The rest of the buffer must not be written at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the reader has left
         return FAILED
     except ElmokitError as error:
         return _fail(str(error), FAILED, debug=debug)
@@ -58,6 +57,7 @@ def run(args: list[str]) -> int:
         return _fail(OUT_OF_MEMORY, FAILED, debug=debug)
     except OSError as error:
         if error.errno == errno.ENOSPC and not error.filename:  # mostly stdout: errors of files have a name
+            _discard_output()
             return _fail("cannot write: no space is left; free some, or write elsewhere", FAILED, debug=debug)
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", FAILED, debug=debug)
@@ -66,6 +66,11 @@ def run(args: list[str]) -> int:
             return _fail(OUT_OF_MEMORY, FAILED, debug=debug)
         return _fail(f"{type(error).__name__}: {error}; use --debug for the traceback", FAILED, debug=debug)
     return 0
+
+
+def _discard_output() -> None:
+    """Keep Python from writing the rest of the buffer at exit, which would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so

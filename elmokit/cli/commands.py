@@ -7,7 +7,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 VERB_ORDER = (
-    *("embed", "score", "perplexity", "index", "neighbors", "senses", "evaluate"),
+    *("embed", "score", "perplexity", "index", "neighbors", "senses"),
+    *("train", "predict", "evaluate"),  # also below `task`
     *("pretrain", "finetune", "vocab", "task", "encoder", "reproduce"),
     *("serve", "report", "convert", "package", "export", "check", "info"),
 )

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 KINDS = ("cove", "context2vec")
 TRAIN_EPILOG = """\b
 Examples
-  elmokit encoder train cove source=train.en target=train.de dev_source=dev.en \\
-      dev_target=dev.de test_source=test.en test_target=test.de vectors=glove.txt
+  elmokit encoder train cove vectors=glove.txt source=train.en \\
+      target=train.de dev_source=dev.en dev_target=dev.de \\
+      test_source=test.en test_target=test.de
   elmokit encoder train context2vec train="wiki/*.txt" dev=dev.txt
 
 Files of text have one sentence per line; files of pairs are paired line by line. They may be .gz or .xz.
@@ -90,7 +91,7 @@ def info(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
-    """Describe a source of layers: a biLM, or an encoder that it is compared with."""
+    """Describe a biLM, or an encoder that it is compared with."""
     from elmokit.embed.sources import describe_layer_source, open_layer_source
 
     described = describe_layer_source(open_layer_source(spec))

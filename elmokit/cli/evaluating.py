@@ -52,10 +52,10 @@ def blimp(
     state: State = "warm",
     as_json: AsJson = False,
 ) -> None:
-    """Judge minimal pairs by the likelier sentence (BLiMP, Warstadt et al. 2020).
+    """Judge minimal pairs by the likelier sentence.
 
-    A tie counts as wrong. Accuracy is the mean over paradigms: of all pairs, and of those whose differing words are
-    all in the vocabulary.
+    The pairs are BLiMP's (Warstadt et al. 2020). A tie counts as wrong. Accuracy is the mean over paradigms: of all
+    pairs, and of those whose differing words are all in the vocabulary.
     """
     from elmokit.cli.progress import show_progress
 
@@ -85,7 +85,7 @@ def lexsub(
     state: State = "warm",
     as_json: AsJson = False,
 ) -> None:
-    """Rank given substitutes of a word by their probability in its place.
+    """Rank substitutes of a word by their probability.
 
     The score is generalized average precision (GAP). The word itself has no influence, only its context. Phrases are
     left out. Out-of-vocabulary candidates are ranked last; the score without them stands beside.
@@ -125,7 +125,10 @@ def sts(
     language: Language = "en",
     as_json: AsJson = False,
 ) -> None:
-    """Correlate the cosine of two sentences' vectors with people's judgments of similarity."""
+    """Compare cosines of sentences with human judgments.
+
+    The score is the correlation of the cosine of two sentences' vectors with people's judgments of their similarity.
+    """
     from elmokit.cli.progress import show_progress
 
     with show_progress("loading the model") as shown:
@@ -166,10 +169,10 @@ def wsd(
     state: State = "warm",
     as_json: AsJson = False,
 ) -> None:
-    """Disambiguate words by the nearest sense, per layer (Peters et al. 2018, Table 5).
+    """Disambiguate words by the nearest sense, per layer.
 
-    A sense is the mean vector of its tokens in the training text. A word that was not seen there gets WordNet's first
-    sense. Files may be .gz and .xz.
+    A sense is the mean vector of its tokens in the training text (Peters et al. 2018, Table 5). A word that was not
+    seen there gets WordNet's first sense. Files may be .gz and .xz.
     """
     from elmokit.cli.progress import show_progress
 
@@ -218,9 +221,10 @@ def pos(
     state: State = "warm",
     as_json: AsJson = False,
 ) -> None:
-    """Predict parts of speech from each layer, and from the mean of all (Peters et al. 2018, Table 6).
+    """Predict parts of speech from each layer.
 
-    The probe is a multinomial logistic regression on frozen vectors. Its regularization is chosen on the dev set.
+    The layers and their mean are compared (Peters et al. 2018, Table 6). The probe is a multinomial logistic regression
+    on frozen vectors. Its regularization is chosen on the dev set.
     """
     from elmokit.cli.progress import show_progress
 

@@ -25,7 +25,7 @@ SERVE_EPILOG = """\b
 Examples
   elmokit serve
   elmokit serve --model my-model --task ner=runs/ner/model --corpus news.txt
-  curl localhost:8080/score -H 'Content-Type: text/plain' -d 'The bank closed.'
+  curl localhost:8080/score -H 'Content-Type: text/plain' -d 'The bank closed'
 
 \b
 Routes

@@ -168,7 +168,10 @@ def text(
     name: TaskName,
     files: Annotated[list[Path], typer.Argument(metavar="FILES", help="Labeled files of the task.")],
 ) -> None:
-    """Print the text of labeled files, one tokenized sentence per line, each once."""
+    """Print the tokenized sentences of labeled files.
+
+    There is one sentence per line, each once.
+    """
     from elmokit.tasks.materials import all_sequences
     from elmokit.tasks.names import get_task
     from elmokit.tasks.task_model import read_labeled

@@ -100,7 +100,7 @@ class Elmo(nn.Module):
 
     @classmethod
     def from_pretrained(cls, source: Source | None = None, **options: Unpack[ElmoOptions]) -> "Elmo":
-        """Build it around a saved biLM.
+        """Load a saved biLM and build an `Elmo` around it.
 
         Args:
             source: a model, as for `Embedder.from_pretrained`; None loads ``en-small``, which is in the package.

@@ -36,7 +36,7 @@ class Predicate:
     """Its token; the first, if it has several."""
     lemma: str | None
     tags: tuple[str, ...]
-    """BIO, a tag a token. The predicate itself has the role V; C- and R- roles are kept."""
+    """BIO, one tag per token. The predicate itself has the role V; C- and R- roles are kept."""
 
 
 @dataclass(frozen=True)

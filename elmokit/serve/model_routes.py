@@ -13,7 +13,7 @@ from fastapi import Request
 from safetensors.numpy import save as save_tensors
 
 from elmokit.embed.picking import Vectors
-from elmokit.score.scoring import Candidate, Place, SentenceScore
+from elmokit.score.results import Candidate, Place, SentenceScore
 from elmokit.serve.answers import LayersOfSentence, ScoredSentence, SubstitutesOfSentence, TaskAnswer
 from elmokit.serve.bodies import Layers, Sentences, Substitutes, TaskInputs
 from elmokit.serve.embedding_routes import compute_layers, encode_base64, read_sentences
@@ -105,7 +105,7 @@ def _check_can_score(service: Service) -> None:
             404,
             "not_found",
             f"model {service.models.name!r} has no output layer, so it can embed but not score; "
-            "published weights never have one: `elmokit finetune` learns one from text",
+            "published weights never have one: `elmokit finetune` trains one on text",
         )
 
 

@@ -71,7 +71,7 @@ def prepare_corpus(
         if gone:
             _warn_of(list(gone), folder)
         return corpus
-    read_lines(gone)  # refuses them: what is prepared anew must be there
+    read_lines(gone)  # raises: text that is prepared anew must be there
     with atomic_folder(folder, replace=(folder / META_FILE).is_file()) as partial_dir:
         chunks = read_chunks(rules.paragraphs(lines))
         index = exclude.build_index() if exclude is not None else None

@@ -9,7 +9,7 @@ from elmokit.weights.source import Source, file_hashes, list_paths, load_saved
 
 
 def describe_model(source: Source) -> dict[str, dict[str, Any]]:
-    """Facts about a model under headings, as values of JSON. Loading it checks it."""
+    """Return facts about a model under headings, as JSON values. Loading the model checks it."""
     saved = load_saved(source)
     config, encoder, lstm = saved.config, saved.config.char_encoder, saved.config.lstm
     return {
@@ -47,10 +47,10 @@ def describe_model(source: Source) -> dict[str, dict[str, Any]]:
 def _describe_reading(config: BiLMConfig) -> dict[str, int]:
     encoder = config.char_encoder
     if config.reads_bytes:
-        return {"most_bytes_a_word": encoder.max_chars - 2}
+        return {"max_bytes_per_word": encoder.max_chars - 2}
     described: dict[str, int] = {}
     if encoder.filters:
-        described |= {"characters": encoder.num_chars, "most_characters_a_word": encoder.max_chars - 2}
+        described |= {"characters": encoder.num_chars, "max_characters_per_word": encoder.max_chars - 2}
     if config.words:
         described |= {"words": config.words.num_words, "word_width": config.words.dim}
     return described

@@ -146,7 +146,7 @@ def load_folder_softmax(folder: str | Path) -> SavedSoftmax:
     if not (folder / SOFTMAX).is_file():
         raise WeightsError(
             f"{folder}: has no output layer ({SOFTMAX}), so it can embed but not score, predict or be fine-tuned; "
-            "published weights never have one: `elmokit finetune` learns a new one from text"
+            "published weights never have one: `elmokit finetune` trains a new one on text"
         )
     check_sums(folder, (CONFIG, SOFTMAX, VOCAB))
     vocab = read_vocab(folder / VOCAB)

@@ -3,8 +3,6 @@
 import io
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -206,19 +204,3 @@ def test_a_failure_is_one_line_and_exit_code_1(folder, model, capfd, args, messa
 def test_wrong_usage_is_one_line_and_exit_code_2(capfd, args):
     assert cli.run(args) == 2
     assert capfd.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.parametrize("verb", [["neighbors"]])
-def test_help_fits_80_columns(capfd, monkeypatch, verb):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert cli.run([*verb, "--help"]) == 0
-    out = capfd.readouterr().out
-    assert out.startswith(f"Usage: elmokit {' '.join(verb)}")
-    assert max(map(len, out.splitlines())) <= 80
-
-
-def test_help_loads_nothing_heavy():
-    loaded = "[name for name in ('torch', 'numpy', 'h5py', 'sacremoses') if name in sys.modules]"
-    code = f"import sys; from elmokit import cli; cli.run(['neighbors', '--help']); print({loaded})"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines()[-1] == "[]"

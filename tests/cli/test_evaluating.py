@@ -205,11 +205,3 @@ def test_a_failure_is_one_line_and_exit_code_1(folder, model, capfd, args, messa
 def test_wrong_usage_is_one_line_and_exit_code_2(capfd, args):
     assert cli.run(args) == 2
     assert capfd.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.parametrize("verb", [[], ["blimp"], ["lexsub"], ["sts"], ["wsd"], ["pos"]])
-def test_help_fits_80_columns(capfd, verb):
-    assert cli.run(["evaluate", *verb, "--help"]) == 0
-    out = capfd.readouterr().out
-    assert out.startswith(f"Usage: elmokit {' '.join(['evaluate', *verb])}")
-    assert max(map(len, out.splitlines())) <= 80

@@ -98,10 +98,3 @@ def test_a_failure_is_one_line_and_exit_code_1(model, capfd, args, message):
 def test_wrong_usage_is_one_line_and_exit_code_2(capfd, args):
     assert cli.run(args) == 2
     assert capfd.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.parametrize("verb", ["index", "senses", "neighbors"])
-def test_help_fits_80_columns(capfd, monkeypatch, verb):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert cli.run([verb, "--help"]) == 0
-    assert max(map(len, capfd.readouterr().out.splitlines())) <= 80
