@@ -1,25 +1,18 @@
 """The verbs perplexity, score and finetune: their output, their files and their errors."""
 
-import inspect
 import io
 import json
 import math
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from commands import start_command
-from published import PublishedModel
 from terminal import run_on_terminal
 from toy import TEXT, toy_model
 
 from elmokit import cli
-from elmokit.cli.finetuning import finetune as finetune_verb
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.finetune import ONE_EPOCH
 from elmokit.score.perplexity import measure
 from elmokit.score.saved_lm import load_language_model, save_language_model
 from elmokit.score.scoring import Scorer
@@ -261,80 +254,6 @@ def test_score_warns_of_an_empty_input(folder, model, capfd, option):
     assert capfd.readouterr().err.startswith("elmokit: warning: no ")
 
 
-# finetune
-
-
-def test_finetune_reports_the_held_out_perplexity_before_and_after(folder, model, capfd):
-    args = ["finetune", model, "te*.txt", "-o", "tuned", "--heldout", "text.txt", "--tokenized", "--rows", "4"]
-    assert cli.run([*args, "--epochs", "3", "--learning-rate", "0.1"]) == 0
-    out, err = capfd.readouterr()
-    *lines, unknown = out.splitlines()[1:]
-    assert unknown.split() == ["unknown", "words", "39.3%", "39.3%"]
-    rows = {line.split()[0]: [float(number) for number in line.split()[1:]] for line in lines}
-    assert rows["mean"][1] < rows["mean"][0]
-    assert cli.run(["perplexity", model, "text.txt", "--tokenized", "--json"]) == 0
-    found = json.loads(capfd.readouterr().out)
-    expected = [found["forward"], found["backward"], found["arithmetic_mean"]]
-    assert [rows[name][0] for name in ("forward", "backward", "mean")] == pytest.approx(expected, abs=0.006)
-    assert err.endswith("elmokit: tuned in 6 steps; the model is in tuned\n")  # 140 targets are two steps of 4 x 20
-    assert "warning: the run has only 6 steps, too few to learn much; use fewer --rows or more --epochs" in err
-    assert "training" not in err
-    assert sorted(path.name for path in folder.iterdir()) == ["text.txt", "tuned"]
-
-
-@pytest.mark.parametrize("as_pair", [True, False])
-def test_a_published_model_is_tuned_from_its_folder_or_its_two_files(published_model: PublishedModel, capfd, as_pair):
-    pair = [str(path) for path in reversed(published_model.pair)]
-    source = pair if as_pair else [str(published_model.options_path.parent)]
-    options = ["--tokenized", "--rows", "4", "--vocab-size", "20", "--softmax-epochs", "2"]
-    assert cli.run(["finetune", *source, "text.txt", "-o", "tuned", *options]) == 0
-    err = capfd.readouterr().err
-    alone, together = err.index("training the new output layer alone"), err.index("training everything together")
-    assert alone < together
-    assert "step 4/4" in err[alone:together]
-    assert "step 2/2" in err[together:]
-    assert len(load_language_model("tuned").vocab) == 20
-    assert cli.run(["score", "text.txt", "-m", "tuned", "--tokenized"]) == 0
-
-
-def test_the_options_not_given_are_the_paper_s():
-    defaults = {name: option.default for name, option in inspect.signature(finetune_verb).parameters.items()}
-    assert defaults["epochs"] == ONE_EPOCH.epochs
-    assert defaults["rows"] == ONE_EPOCH.num_rows
-    assert defaults["learning_rate"] == ONE_EPOCH.learning_rate
-
-
-def test_a_model_is_replaced_only_by_force(model):
-    args = ["finetune", model, "text.txt", "-o", "tuned", "--tokenized"]
-    assert cli.run(args) == 0
-    before = Path("tuned/model.safetensors").read_bytes()
-    assert cli.run([*args, "--rows", "4"]) == 1
-    assert Path("tuned/model.safetensors").read_bytes() == before
-    assert cli.run([*args, "--rows", "4", "--force"]) == 0
-    assert Path("tuned/model.safetensors").read_bytes() != before
-
-
-@pytest.mark.long
-def test_after_ctrl_c_the_same_command_resumes(folder, model, capfd):
-    args = ["finetune", model, "text.txt", "-o", "tuned", "--tokenized", "--rows", "2", "--epochs", "30"]
-    process = start_command(*args)
-    for line in process.stderr:
-        if line.startswith("elmokit: step 20/"):
-            break
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert (process.returncode, out) == (130, "")
-    told = "elmokit: interrupted; the work is saved in tuned.work; run the same command to resume"
-    assert err.splitlines()[-1] == told
-    assert not (folder / "tuned").exists()
-    assert cli.run(args) == 0
-    assert "elmokit: resuming after step " in capfd.readouterr().err
-    assert (folder / "tuned").is_dir()
-    assert not (folder / "tuned.work").exists()
-
-
-# All three
-
 TUNE = ["-o", "tuned"]
 FAILURES = {
     "no folder": (["score", "text.txt", "-m", "nowhere"], "nowhere: does not exist; expected the folder of a model"),
@@ -398,19 +317,3 @@ def test_a_failure_is_one_line_and_exit_code_1(folder, model, published_model, c
 def test_wrong_usage_is_one_line_and_exit_code_2(capfd, args):
     assert cli.run(args) == 2
     assert capfd.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.parametrize("verb", ["perplexity", "score", "finetune"])
-def test_help_fits_80_columns(capfd, monkeypatch, verb):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert cli.run([verb, "--help"]) == 0
-    out = capfd.readouterr().out
-    assert out.startswith(f"Usage: elmokit {verb}")
-    assert max(map(len, out.splitlines())) <= 80
-
-
-def test_help_loads_nothing_heavy():
-    loaded = "[name for name in ('torch', 'numpy', 'h5py', 'sacremoses') if name in sys.modules]"
-    code = f"import sys; from elmokit import cli; cli.run(['score', '--help']); print({loaded})"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines()[-1] == "[]"

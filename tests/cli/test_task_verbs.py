@@ -13,11 +13,8 @@ from commands import start_command
 from toy_datasets import write_home
 
 from elmokit import cli
-from elmokit.cli.task_display import RunInWords, print_scores
-from elmokit.config import find_recipe, parse_config, read_recipe
-from elmokit.errors import ConfigError
-from elmokit.tasks.names import TASKS, get_task
-from elmokit.tasks.progress import DevScores, Finished, LayersRead, TaskPlan, TaskStep
+from elmokit.config import find_recipe
+from elmokit.tasks.names import TASKS
 from elmokit.tasks.recipe import TaskRecipe
 
 FILES = {
@@ -53,8 +50,6 @@ NUM_ASKED = {
     "sst": 1,
     "tag": 1,
 }
-# classify and tag are not in the paper.
-RECIPES = [f"{task}{end}" for task in TASKS for end in ("", "-paper") if task not in ("classify", "tag") or not end]
 
 
 @pytest.fixture(scope="module")
@@ -179,55 +174,6 @@ def test_after_ctrl_c_the_same_command_goes_on(home):
     assert cli.run([*args[:-1], f"training.epochs={step // 3 + 2}"]) == 0
     log = [json.loads(line) for line in Path("runs/ner/log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in log if line["kind"] == "DevScores"] == [3 * n for n in range(1, step // 3 + 3)]
-
-
-# What a run looks like
-
-
-def test_a_run_in_a_line_tells_epoch_loss_speed_time_and_the_best_score():
-    words = RunInWords(TaskRecipe(task="ner"))
-    words.update(TaskPlan(100, 500, seconds=50.0, num_examples=80, num_dev=9, num_parameters=7, metric="f1"))
-    words.update(TaskStep(120, 4.8, 1.25, 3.0, 0.001, examples_per_second=1234.5, seconds=70.0))
-    assert words.text == "epoch 4.80/20, loss 1.250, 1,234 examples/s, 0:06:20 left at most"
-    words.update(DevScores(125, 5.0, {"f1": 0.5, "recall": 1.0}, is_best=True))
-    assert words.text == "epoch 5.00/20, loss 1.250, 1,234 examples/s, 0:06:20 left at most, best dev f1 50.00"
-    worse = DevScores(150, 6.0, {"f1": 0.25}, is_best=False)
-    words.update(worse)
-    assert words.text.startswith("epoch 6.00/20, ")
-    assert words.text.endswith("best dev f1 50.00")
-    assert words.describe_scores(worse).startswith("epoch 6.00/20, dev f1 25.00 (best dev f1 50.00), loss 1.250, ")
-    assert words.share == 150 / 500
-    words.update(Finished(500, 125, {"f1": 0.5}, None, 99.0, 0))
-    assert words.finished is not None
-
-
-def test_a_run_that_is_resumed_knows_its_best_score():
-    words = RunInWords(TaskRecipe(task="ner"))
-    words.update(TaskPlan(100, 500, 50.0, num_examples=80, num_dev=9, num_parameters=7, metric="f1", best=0.75))
-    worse = DevScores(150, 6.0, {"f1": 0.25}, is_best=False)
-    words.update(worse)
-    assert words.describe_scores(worse) == "epoch 6.00/20, dev f1 25.00 (best dev f1 75.00)"
-
-
-def test_a_files_name_is_shown_as_it_is(capfd):
-    print_scores({"dev[old].conll": {"f1": 0.5}})
-    assert capfd.readouterr().out.splitlines()[0].split() == ["score", "dev[old].conll"]
-
-
-def test_reading_has_a_rate_of_its_own_for_every_text(monkeypatch):
-    clock = iter([10.0, 14.0, 100.0, 102.0, 900.0, 902.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    words = RunInWords(TaskRecipe(task="ner"))
-    for entry, text in (
-        (LayersRead(1_000, 9_000), "the biLM reads: 1,000 of 9,000 tokens"),
-        (LayersRead(5_000, 9_000), "the biLM reads: 5,000 of 9,000 tokens, 1,000 tokens/s, 0:00:04 left"),
-        (LayersRead(10, 50), "the biLM reads: 10 of 50 tokens"),
-        (LayersRead(50, 50), "the biLM reads: 50 of 50 tokens, 20 tokens/s, 0:00:00 left"),
-        (LayersRead(50, 90), "the biLM reads: 50 of 90 tokens"),  # as many as before, of another text
-        (LayersRead(60, 90), "the biLM reads: 60 of 90 tokens, 5 tokens/s, 0:00:06 left"),
-    ):
-        words.update(entry)
-        assert words.text == text
 
 
 # predict and evaluate
@@ -415,39 +361,12 @@ def test_the_text_of_a_tasks_files_is_printed_once(tmp_path, capfd):
 
 
 @pytest.mark.parametrize("verb", ["train", "predict"])
-def test_help_lists_every_task_without_importing_torch(verb):
-    code = f"import sys; from elmokit import cli; cli.run(['task', '{verb}', '--help']); print('torch' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+def test_help_lists_every_task(verb, capfd):
+    assert cli.run(["task", verb, "--help"]) == 0
+    out = capfd.readouterr().out
     for name, info in TASKS.items():
         assert f"  {name}  " in out
         assert (info.files if verb == "train" else info.line)[:40] in out
-    assert out.endswith("False\n")
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_task_has_recipes_that_fit_it(name):
-    recipe, task = read_recipe(TaskRecipe, find_recipe(name, folder="tasks"), []), name.removesuffix("-paper")
-    assert recipe.task == task
-    parse_config(get_task(task).settings, recipe.model, source="model")
-    assert recipe.elmo.place != "none"
-
-
-def test_a_recipe_is_found_inside_an_installed_package(tmp_path, monkeypatch):
-    (tmp_path / "elmokit" / "recipes" / "tasks").mkdir(parents=True)
-    (tmp_path / "elmokit" / "recipes" / "tasks" / "chess.toml").touch()
-    monkeypatch.setattr("elmokit.config.__file__", str(tmp_path / "elmokit" / "config.py"))
-    assert find_recipe("chess", folder="tasks").name == "chess.toml"
-    with pytest.raises(ConfigError, match="no recipe 'ner'; name a TOML file, or one of ours: chess"):
-        find_recipe("ner", folder="tasks")
-
-
-def test_the_wheel_carries_the_recipes():
-    wheel = pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds wheels, and is not installed")
-    builder = wheel.WheelBuilder(str(Path(__file__).parents[2]))
-    carried = {file.distribution_path for file in builder.recurse_forced_files(builder.config.get_force_include())}
-    assert {f"elmokit/recipes/tasks/{name}.toml" for name in RECIPES} <= carried
-    assert "elmokit/recipes/encoders/cove.toml" in carried
-    assert "elmokit/recipes/small.toml" in carried
 
 
 @pytest.mark.slow
@@ -455,16 +374,3 @@ def test_the_example_trains_and_finds_names():
     example = Path(__file__).parents[2] / "examples" / "train_ner.py"
     done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[1:] == ["[PER Dan] left [LOC Quito] at noon .", "[PER Ada] saw [LOC Oslo] ."]
-
-
-@pytest.mark.parametrize("verb", [["task"], ["task", "train"], ["task", "evaluate"], ["task", "predict"]])
-def test_help_fits_80_columns(verb, capfd, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert cli.run([*verb, "--help"]) == 0
-    assert max(map(len, capfd.readouterr().out.splitlines())) <= 80
-
-
-@pytest.mark.parametrize("verb", [["task", "train"], ["task", "predict"], ["reproduce"]])
-def test_help_loads_nothing_heavy(verb):
-    code = f"import sys; from elmokit import cli; cli.run({[*verb, '--help']}); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

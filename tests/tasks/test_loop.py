@@ -6,7 +6,7 @@ import multiprocessing
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy import toy_model
+from task_runs import assert_same_bits, of_kind, run, state, stopped_at
 from toy_task import (
     EVERY_STEP,
     LISTENERS,
@@ -32,87 +32,16 @@ from toy_task import (
 
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, ElmokitWarning, InputError, OutputError
-from elmokit.model.bilm import BiLM
 from elmokit.runs.checkpoint import load_newest
 from elmokit.tasks.loop import run_task
-from elmokit.tasks.materials import TaskData, gather_materials, read_data
-from elmokit.tasks.progress import DevScores, Entry, Finished, LayersRead, TaskPlan, TaskStep, finished_from_json
+from elmokit.tasks.progress import DevScores, Entry, Finished, TaskPlan, TaskStep, finished_from_json
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import load_task
-from elmokit.weights.folder import save_folder
-from elmokit.weights.saved import SavedBiLM
 
 SERVER = multiprocessing.get_context("forkserver")
+
+
 SERVER.set_forkserver_preload(["elmokit.tasks.loop"])  # so that a process starts at once
-
-
-class Stop(threading.Event):
-    """Is set once an entry of the run says so."""
-
-    def __init__(self, when: Callable[[Entry], bool]) -> None:
-        super().__init__()
-        self.when, self.entries = when, []
-
-    def report(self, entry: Entry) -> None:
-        self.entries.append(entry)
-        if self.when(entry):
-            self.set()
-
-
-def run(
-    folder: Path,
-    asked: TaskRecipe,
-    *,
-    task=RHYMES,
-    data: TaskData | None = None,
-    when: Callable[[Entry], bool] = lambda _: False,
-    layers_dir: Path | None = None,
-) -> list[Entry]:
-    stop = Stop(when)
-    found = run_task(task, asked, data or toy_data(), folder, report=stop.report, stop=stop, layers_dir=layers_dir)
-    assert (found is None) == stop.is_set()
-    assert found is None or found == stop.entries[-1]
-    return stop.entries
-
-
-def of_kind(kind: type, entries: Sequence[Entry]) -> list[Any]:
-    return [entry for entry in entries if isinstance(entry, kind)]
-
-
-def state(folder: Path) -> dict[str, torch.Tensor]:
-    return load_newest(folder / "checkpoints").tensors
-
-
-def assert_same_bits(first: Path, second: Path) -> None:
-    one, two = state(first), state(second)
-    assert one.keys() == two.keys()
-    assert [name for name in one if not torch.equal(one[name], two[name])] == []
-    for file in ("model.safetensors", "config.json", "vocab.json"):
-        assert (first / "model" / file).read_bytes() == (second / "model" / file).read_bytes()
-    results = [json.loads((folder / "result.json").read_bytes()) for folder in (first, second)]
-    for result in results:
-        assert result.pop("seconds") > 0
-    assert results[0] == results[1]
-
-
-def stopped_at(*steps: int) -> Callable[[Entry], bool]:
-    return lambda entry: isinstance(entry, TaskStep | DevScores) and entry.step in steps
-
-
-@pytest.fixture
-def bilm(tmp_path: Path) -> str:
-    torch.manual_seed(3)
-    config = toy_model()
-    save_folder(SavedBiLM(config, dict(BiLM(config).state_dict())), tmp_path / "bilm")
-    return str(tmp_path / "bilm")
-
-
-@pytest.fixture
-def vectors(tmp_path: Path) -> str:
-    words = sorted({word for one in verses(60, seed=1) for word in one.tokens})
-    lines = [f"{word} {i / 10} {-i / 7} 0.5\n" for i, word in enumerate(words)]
-    (tmp_path / "vectors.txt").write_text("".join(lines), "utf-8")
-    return str(tmp_path / "vectors.txt")
 
 
 @pytest.mark.long
@@ -350,117 +279,6 @@ def test_the_penalty_of_the_mixes_is_part_of_the_loss(tmp_path: Path, bilm: str)
     torch.testing.assert_close(found, torch.tensor([(1 - 2 * 0.5 * 0.1) ** 8, 0, 0]))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"learning_rate": 0.5}, r"training\.learning_rate was 0\.02, now 0\.5"),
-        ({"model": {"hidden_dim": 9}}, r"model\.hidden_dim was unset, now 9"),
-        ({"data": toy_data(61)}, "different training data"),
-        ({"dev": verses(3, seed=9)}, "different development data"),
-    ],
-)
-def test_another_recipe_or_other_data_is_rejected_and_the_run_can_continue(tmp_path, change, message) -> None:
-    run(tmp_path / "run", recipe(), when=stopped_at(8))
-    data = change.pop("data", toy_data())
-    data = replace(data, dev=change.pop("dev", data.dev))
-    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.json*")}
-    with pytest.raises(ConfigError, match=message):
-        run(tmp_path / "run", recipe(**change), data=data)
-    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.json*")} == before
-    run(tmp_path / "run", recipe())
-
-
-def test_another_bilm_or_other_vectors_are_rejected(tmp_path: Path, bilm: str, vectors: str) -> None:
-    asked = recipe(bilm=bilm, words=vectors)
-    run(tmp_path / "run", asked, when=stopped_at(8))
-    Path(vectors).write_text(Path(vectors).read_text("utf-8").replace("0.5", "0.6"), "utf-8")
-    with pytest.raises(ConfigError, match="different file of static vectors"):
-        run(tmp_path / "run", asked)
-    with pytest.raises(ConfigError, match=r"elmo\.untrained was False, now True"):
-        run(tmp_path / "run", recipe(bilm=bilm, words=vectors, elmo={"untrained": True}))
-
-
-def test_files_may_have_moved(tmp_path: Path, bilm: str, vectors: str) -> None:
-    run(tmp_path / "run", recipe(bilm=bilm, words=vectors), when=stopped_at(8))
-    moved = [Path(path).rename(tmp_path / f"moved{i}.txt") for i, path in enumerate((bilm, vectors))]
-    run(tmp_path / "run", recipe(bilm=str(moved[0]), words=str(moved[1])))
-
-
-def test_more_epochs_go_on_as_if_they_had_been_asked_for_at_first(tmp_path: Path) -> None:
-    run(tmp_path / "long", recipe(epochs=5))
-    run(tmp_path / "longer", recipe(epochs=3))
-    run(tmp_path / "longer", recipe(epochs=5))
-    assert_same_bits(tmp_path / "long", tmp_path / "longer")
-
-
-def test_fewer_epochs_end_a_run_sooner(tmp_path: Path) -> None:
-    run(tmp_path / "short", recipe(epochs=3))
-    run(tmp_path / "run", recipe(epochs=9), when=stopped_at(16))
-    run(tmp_path / "run", recipe(epochs=3))
-    assert_same_bits(tmp_path / "short", tmp_path / "run")
-
-
-def test_fewer_epochs_than_were_learned_are_rejected(tmp_path: Path) -> None:
-    run(tmp_path / "run", recipe(epochs=3))
-    before = {name: (tmp_path / "run" / name).read_bytes() for name in ("result.json", "recipe.json")}
-    message = r"run: the run in this folder has taken 24 steps; training\.epochs = 2 has 16; give more epochs"
-    with pytest.raises(ConfigError, match=message):
-        run(tmp_path / "run", recipe(epochs=2))
-    assert {name: (tmp_path / "run" / name).read_bytes() for name in before} == before
-
-
-@pytest.mark.parametrize(("before", "now"), [(None, 4), (3, 2)])
-def test_less_patience_than_the_run_had_is_rejected(tmp_path: Path, before: int | None, now: int) -> None:
-    run(tmp_path / "run", recipe(patience=before), when=stopped_at(8))
-    with pytest.raises(ConfigError, match=rf"\(training\.patience was {before}, now {now}\); name another run folder"):
-        run(tmp_path / "run", recipe(patience=now))
-    run(tmp_path / "run", recipe(patience=None if before is None else before + 1))
-
-
-def test_a_run_of_another_task_is_reported_as_that(tmp_path: Path) -> None:
-    run(tmp_path / "run", recipe(epochs=1))
-    asked = recipe(epochs=1).model_copy(update={"task": "tales"})
-    with pytest.raises(ConfigError, match="run: is a run of the task rhymes, not of tales; name another run folder"):
-        run(tmp_path / "run", asked, task=changed(RHYMES, name="tales"))
-
-
-def test_a_long_value_is_reported_in_part(tmp_path: Path, vectors: str) -> None:
-    run(tmp_path / "run", recipe(words=vectors, epochs=1))
-    with pytest.raises(ConfigError, match=r"\(chars was {'char_dim': 4, .{1,48}…, now None\); name another"):
-        run(tmp_path / "run", recipe(words=vectors, chars=False, epochs=1))
-
-
-def test_of_many_differences_some_are_reported(tmp_path: Path) -> None:
-    run(tmp_path / "run", recipe(epochs=1))
-    asked = recipe(epochs=1, learning_rate=0.5, seed=6, ema=0.9, clip_norm=1.0, batch_size=4)
-    with pytest.raises(ConfigError) as refused:
-        run(tmp_path / "run", asked)
-    told = "training.batch_size was 8, now 4; training.learning_rate was 0.02, now 0.5; training.clip_norm was None"
-    assert str(refused.value).startswith(
-        f"{tmp_path / 'run'}: the run in this folder was started with different settings ({told}, now 1.0; and 2 more)"
-    )
-
-
-def test_a_run_that_is_shortened_before_its_first_look_has_one(tmp_path: Path) -> None:
-    run(tmp_path / "run", recipe(epochs=90, batch_size=64, evaluate_every=50), when=stopped_at(20))  # a step an epoch
-    reached = load_newest(tmp_path / "run" / "checkpoints").step
-    assert reached < 50
-    entries = run(tmp_path / "run", recipe(epochs=reached, batch_size=64, evaluate_every=50))
-    assert of_kind(TaskStep, entries) == []
-    assert [look.step for look in of_kind(DevScores, entries)] == [reached]
-    assert of_kind(Finished, entries)[0].best_step == reached
-
-
-def test_a_run_that_is_rejected_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nowhere\.txt"):
-        run(tmp_path / "run", recipe(words=str(tmp_path / "nowhere.txt")))
-    assert not (tmp_path / "run").exists()
-    (tmp_path / "mine").mkdir()
-    with pytest.raises(InputError, match=r"nowhere\.txt"):
-        run(tmp_path / "mine", recipe(words=str(tmp_path / "nowhere.txt")))
-    assert (tmp_path / "mine").is_dir()
-
-
 def test_test_data_that_cannot_be_read_cost_nothing_of_what_was_learned(tmp_path: Path) -> None:
     def fail() -> Sequence[Any]:
         raise InputError("test.txt, line 2: no verse")
@@ -492,100 +310,6 @@ def test_a_folder_is_for_one_run_at_a_time(tmp_path: Path) -> None:
         return False
 
     run(tmp_path / "run", recipe(epochs=1), when=start_another)
-
-
-def test_runs_share_the_layers_of_a_bilm(tmp_path: Path, bilm: str) -> None:
-    layers = tmp_path / "layers"
-    entries = run(tmp_path / "first", recipe(bilm=bilm, epochs=1), layers_dir=layers)
-    read = of_kind(LayersRead, entries)
-    train_and_dev = {one.tokens for one in [*toy_data().train, *toy_data().dev]}
-    assert (sum(map(len, train_and_dev)),) * 2 in {(entry.num_done, entry.num_tokens) for entry in read}
-    assert not (tmp_path / "first" / "layers").exists()
-    entries = run(tmp_path / "second", recipe(bilm=bilm, epochs=1, seed=6), layers_dir=layers)
-    assert of_kind(LayersRead, entries) == []
-
-
-def test_the_elmo_arm_differs_from_the_baseline_by_what_elmo_adds(tmp_path: Path, bilm: str) -> None:
-    plans = [
-        of_kind(TaskPlan, run(tmp_path / name, recipe(bilm=path, epochs=1)))[0]
-        for name, path in (("baseline", None), ("elmo", bilm))
-    ]
-    width = toy_model().width
-    assert plans[1].num_parameters - plans[0].num_parameters == 4 + 2 * 4 * 8 * width  # a mix; both LSTMs' inputs
-
-
-def test_an_untrained_bilm_follows_from_the_seed_and_is_saved_like_any_other(tmp_path: Path, bilm: str) -> None:
-    elmo = {"untrained": True}
-    for name, seed in (("one", 5), ("again", 5), ("other", 6)):
-        run(tmp_path / name, recipe(bilm=bilm, elmo=elmo, epochs=1, seed=seed))
-    weights = {
-        name: (tmp_path / name / "model" / "bilm" / "model.safetensors").read_bytes()
-        for name in ("one", "again", "other")
-    }
-    assert weights["one"] == weights["again"]
-    assert weights["one"] != weights["other"]
-    assert weights["one"] != (Path(bilm) / "model.safetensors").read_bytes()
-    assert load_task(tmp_path / "one" / "model", expected_task=RHYMES).embedder is not None
-
-
-def test_a_run_can_be_stopped_while_the_bilm_reads(tmp_path: Path, bilm: str) -> None:
-    asked = recipe(bilm=bilm)
-    entries = run(tmp_path / "run", asked, when=lambda entry: isinstance(entry, LayersRead))
-    assert [type(entry) for entry in entries] == [LayersRead]
-    run(tmp_path / "run", asked)
-
-
-def test_labels_that_training_data_lacks_are_reported_of_once(tmp_path: Path) -> None:
-    dev = [*verses(12, seed=2), Verse(("ba", "ka"), ("plain", "echo")), Verse(("ba",), ("echo",))]
-    with pytest.warns(ElmokitWarning, match=r"dev data: 2 of 14 examples.*echo \(2\)") as warned:
-        run(tmp_path / "run", recipe(), data=replace(toy_data(), dev=dev))
-    assert len(warned) == 1
-
-
-def test_words_are_of_the_part_that_is_learned_from_and_labels_of_all(tmp_path: Path) -> None:
-    train = [*toy_data().train, Verse(("x" * 20,) * 30, ("new",) * 30)]
-    run(tmp_path / "run", recipe(max_tokens=20, epochs=1), data=replace(toy_data(), train=train))
-    loaded = load_task(tmp_path / "run" / "model", expected_task=RHYMES)
-    assert loaded.labels.tags == ("new", "plain", "rhyme")
-    assert "x" not in loaded.columns.vocab.chars
-
-
-def test_words_characters_and_labels_of_development_data_are_not_learned(tmp_path: Path, vectors: str) -> None:
-    data = replace(toy_data(), dev=[Verse(("xyz",), ("echo",))])
-    materials = gather_materials(RHYMES, recipe(words=vectors), data, tmp_path / "layers")
-    words = {word for one in data.train for word in one.tokens}
-    assert set(materials.vocab.words) == words
-    assert set(materials.vocab.chars) == set("".join(words))
-    assert materials.labels.tags == ("plain", "rhyme")
-
-
-@pytest.mark.parametrize(
-    ("asked", "data", "error", "message"),
-    [
-        (recipe().model_copy(update={"task": "ner"}), toy_data(), ConfigError, "for the task 'ner', not for 'rhymes'"),
-        (recipe(model={"hiden_dim": 3}), toy_data(), ConfigError, "did you mean hidden_dim"),
-        (recipe(chars=False), toy_data(), ConfigError, "no inputs"),
-        (recipe(), replace(toy_data(), dev=[]), InputError, "no dev examples"),
-        (recipe(), replace(toy_data(), dev=[Verse(())]), InputError, "dev data: example 1 of 1"),
-        (recipe(), replace(toy_data(), train=[]), InputError, "no training examples"),
-    ],
-)
-def test_what_cannot_be_learned_is_rejected(tmp_path: Path, asked, data, error, message) -> None:
-    with pytest.raises(error, match=message):
-        run(tmp_path / "run", asked, data=data)
-
-
-def test_data_is_read_from_files_and_the_test_file_at_the_end_only(tmp_path: Path) -> None:
-    paths = {name: tmp_path / f"{name}.txt" for name in ("train", "dev", "test")}
-    for name, path in paths.items():
-        path.write_text("ba ka\nbo le\n" * (1 + len(name)), "utf-8")
-    data = read_data(RHYMES, **paths)
-    paths["test"].write_text("ga la ma\n", "utf-8")
-    assert (len(data.train), len(data.dev)) == (12, 8)
-    assert data.read_test() == [verse("ga", "la", "ma")]
-    assert read_data(RHYMES, train=paths["train"], dev=paths["dev"], test=None).read_test is None
-    with pytest.raises(InputError, match=r"absent\.txt: no such file"):
-        read_data(RHYMES, train=paths["train"], dev=paths["dev"], test=tmp_path / "absent.txt")
 
 
 def test_a_run_leaves_others_randomness_alone(tmp_path: Path) -> None:
