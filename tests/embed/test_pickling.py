@@ -141,8 +141,7 @@ def test_spawned_workers_of_a_data_loader_give_the_same_vectors(make) -> None:
         np.testing.assert_array_equal(found.numpy(), embedder.embed_layers([sentence])[0])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("make", ["on disk", pytest.param("in memory", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
 def test_joblib_workers_give_the_same_vectors(make) -> None:
     embedder = make()
     found = joblib.Parallel(n_jobs=2, backend="loky")(joblib.delayed(embedder.embed_layers)([s]) for s in SENTENCES)

@@ -6,6 +6,7 @@ import json
 import lzma
 import re
 import runpy
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -69,25 +70,25 @@ def write_other_sets(data: Path) -> None:
         archive.addfile(member, io.BytesIO(content))
 
 
-@pytest.fixture
-def data_home(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def data_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write every data set."""
-    write_home(tmp_path)
-    write_questions(tmp_path / "data" / "squad" / "test-small.json.xz", PARAGRAPHS)
-    write_other_sets(tmp_path / "data")
-    return tmp_path
+    folder = tmp_path_factory.mktemp("home")
+    write_home(folder)
+    write_questions(folder / "data" / "squad" / "test-small.json.xz", PARAGRAPHS)
+    write_other_sets(folder / "data")
+    return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def home(data_home: Path) -> Path:
     """Make a finished row of questions about three paragraphs."""
-    tmp_path = data_home
     given = {"--data": "data", "--elmo": "bilm", "--vectors": "data/glove.txt", "--recipes": "recipes"}
-    options = [str(word) for name, path in given.items() for word in (name, tmp_path / path)]
-    run_dir = str(tmp_path / "table1")
-    options += ["--only", "squad,task", "--seeds", "1", "--workers", "1", "--keep-models", "--results", str(tmp_path)]
+    options = [str(word) for name, path in given.items() for word in (name, data_home / path)]
+    run_dir = str(data_home / "table1")
+    options += ["--only", "squad,task", "--seeds", "1", "--workers", "1", "--keep-models", "--results", str(data_home)]
     assert cli.run(["reproduce", "table1", *options, "--run-dir", run_dir]) == 0
-    return tmp_path
+    return data_home
 
 
 def rows_of(page: str, first: str) -> list[list[str]]:
@@ -179,8 +180,9 @@ def test_a_row_that_was_not_seen_is_not_scored(home):
 
 
 @pytest.mark.long
-def test_a_part_without_examples_has_no_score(home):
-    write_questions(home / "data" / "squad" / "test-small.json.xz", PARAGRAPHS[2:])
-    page = write_page(home, OSLO)
+def test_a_part_without_examples_has_no_score(home, tmp_path):
+    shutil.copytree(home, tmp_path / "home")
+    write_questions(tmp_path / "home" / "data" / "squad" / "test-small.json.xz", PARAGRAPHS[2:])
+    page = write_page(tmp_path / "home", OSLO)
     _, *scores = rows_of(page, "SQuAD, a part")
     assert [row[2:] for row in scores[1:]] == [["0", "-", "-", "-"]] * 2

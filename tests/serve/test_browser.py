@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -42,7 +42,7 @@ def browser() -> Iterator[Any]:
 def page(browser: Any) -> Iterator[Any]:
     """Open a page that must log no error."""
     errors: list[str] = []
-    opened = browser.new_page(viewport={"width": 1100, "height": 800})
+    opened = browser.new_page(viewport={"width": 1100, "height": 800}, reduced_motion="reduce")
     opened.set_default_timeout(10_000)
     opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: errors.append(str(error)))
@@ -51,14 +51,24 @@ def page(browser: Any) -> Iterator[Any]:
     assert errors == []
 
 
-def check_accessible(page: Any) -> None:
+def run_axe(page: Any) -> None:
+    """Fail on serious problems for people with disabilities.
+
+    The page must be opened with ``reduced_motion``: colors in transition have too little contrast.
+    """
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
-    page.wait_for_timeout(800)  # colors have settled
+    page.wait_for_function("!document.querySelector('.waiting')")
     found = axe.Axe().run(page).response["violations"]
     assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")] == []
 
 
-def test_sentence_shows_substitutes_and_restores_its_address(page, client):
+@pytest.fixture(params=[pytest.param(False, id="clicks"), pytest.param(True, id="axe", marks=pytest.mark.slow)])
+def check_accessible(request: pytest.FixtureRequest) -> Callable[[Any], None]:
+    """Return `run_axe` in the slow tests; everyday it checks every view as it is opened, on the phone."""
+    return run_axe if request.param else lambda _page: None
+
+
+def test_sentence_shows_substitutes_and_restores_its_address(page, client, check_accessible):
     page.goto(client.url)
     page.fill("#text", SENTENCES[0])
     page.click(".go")
@@ -88,7 +98,7 @@ def test_tokens_can_be_reached_by_keyboard(page, client):
     page.wait_for_selector("text=In the place of “old”")
 
 
-def test_layers_change_with_the_slider(page, client):
+def test_layers_change_with_the_slider(page, client, check_accessible):
     page.goto(f"{client.url}/#layers?a=the+old+boat&b=the+red+boat&layer=0")
     cell = page.locator(".heat tbody tr").nth(2).locator("button").nth(2)
     cell.wait_for()
@@ -104,7 +114,7 @@ def test_layers_change_with_the_slider(page, client):
     check_accessible(page)
 
 
-def test_senses_move_and_keep_their_points(page, client):
+def test_senses_move_and_keep_their_points(page, client, check_accessible):
     page.goto(f"{client.url}/#senses")
     page.fill("#word", "the")
     page.fill("#sentences", "\n".join(SENTENCES))
@@ -125,7 +135,7 @@ def test_senses_move_and_keep_their_points(page, client):
     check_accessible(page)
 
 
-def test_mix_follows_the_weights(page, client):
+def test_mix_follows_the_weights(page, client, check_accessible):
     page.goto(f"{client.url}/#mix")
     page.fill("#word", "the")
     page.fill("#sentences", "\n".join(SENTENCES))
@@ -154,19 +164,19 @@ def test_a_key_is_asked_for(browser):
         page.close()
 
 
-@pytest.mark.parametrize("view", ["sentence", "layers", "senses", "mix", "tasks"])
-def test_a_phone_in_the_dark_shows_every_view(browser, client, view):
-    context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark")
-    page = context.new_page()
-    page.goto(f"{client.url}/#{view}")
-    page.wait_for_selector("h1")
-    page.wait_for_timeout(300)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    check_accessible(page)
-    context.close()
+def test_a_phone_in_the_dark_shows_every_view(browser, client):
+    phone = {"width": 360, "height": 740}
+    page = browser.new_page(viewport=phone, color_scheme="dark", reduced_motion="reduce")
+    for view in ("sentence", "layers", "senses", "mix", "tasks"):
+        page.goto(f"{client.url}/#{view}")
+        page.wait_for_selector(f"h1:text-is('{view.capitalize()}')")
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+        run_axe(page)
+    page.close()
 
 
-def test_a_report_works_offline(page, tmp_path):
+def test_a_report_works_offline(page, tmp_path, check_accessible):
     path = tmp_path / "report.html"
     path.write_text(make_report(toy_models(), SENTENCES, words=["the", "boat"]), "utf-8")
     page.goto(path.as_uri())
@@ -194,7 +204,7 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_a_task_is_drawn_as_people_expect(page, client, name):
+def test_a_task_is_drawn_as_people_expect(page, client, check_accessible, name):
     mixes = [{"place": "input", "weights": [0.2, 0.5, 0.3], "gamma": 1.0}]
     info = client.get("/info").json() | {"tasks": [{"name": name, "task": name, "reads": "a text", "mixes": mixes}]}
     page.route("**/info", lambda route: route.fulfill(body=json.dumps(info), content_type="application/json"))

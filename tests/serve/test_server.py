@@ -3,8 +3,6 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import Command, start_command
 from live_server import SENTENCES, Client, toy_models
 
 pytestmark = pytest.mark.long
@@ -28,25 +27,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def started(folder: Path, *options: str, port: int = 0) -> Iterator[tuple[Client, subprocess.Popen]]:
-    command = [sys.executable, "-m", "elmokit", "serve", "--model", str(folder), "--state", "reset"]
-    command += ["--port", str(port), "--quiet", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            found = re.search(r":(\d+)$", server.stderr.readline().strip())
-            assert found, "the server did not start"
-            client = Client(int(found[1]))
-            stop = time.monotonic() + 60
-            while time.monotonic() < stop:
-                try:
-                    assert client.get("/health").status == 200
-                    break
-                except OSError:
-                    time.sleep(0.05)
-            yield client, server
-        finally:
-            server.kill()
-            server.wait()
+def started(folder: Path, *options: str, port: int = 0) -> Iterator[tuple[Client, Command]]:
+    command = ["serve", "--model", str(folder), "--state", "reset", "--port", str(port), "--quiet", *options]
+    server = start_command(*command)
+    try:
+        found = re.search(r":(\d+)$", server.stderr.readline().strip())
+        assert found, "the server did not start"
+        client = Client(int(found[1]))
+        stop = time.monotonic() + 60
+        while time.monotonic() < stop:
+            try:
+                assert client.get("/health").status == 200
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield client, server
+    finally:
+        server.kill()
+        server.communicate()
 
 
 def ask_until(client: Client, stop: threading.Event, first: int, log: list[str]) -> None:

@@ -24,6 +24,10 @@ class Command:
         self.stdin, self.stdout, self.stderr = streams
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def returncode(self) -> int | None:
         return self._process.exitcode
 
@@ -63,12 +67,17 @@ class Command:
         return rest["out"], rest["err"]
 
 
-def start_command(*args: str, has_input: bool = False, max_file_bytes: int | None = None) -> Command:
+def start_command(
+    *args: str, has_input: bool = False, output: Path | None = None, max_file_bytes: int | None = None
+) -> Command:
     """Start ``elmokit`` with these arguments in the current folder.
 
-    Its outputs are pipes, and with ``has_input`` its input too.
+    Its outputs are pipes, and with ``has_input`` its input too. ``output`` replaces the pipe of standard output.
     """
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    if output is not None:
+        os.close(out_end)
+        out_end = os.open(output, os.O_WRONLY)
     in_end, stdin = os.pipe() if has_input else (os.open(os.devnull, os.O_RDONLY), None)
     ends = [in_end, out_end, err_end]
     process = SERVER.Process(target=_run, args=(list(args), Path.cwd(), max_file_bytes, *map(_Descriptor, ends)))
