@@ -176,7 +176,7 @@ def saved_from_arrays(read: ReadOptions, arrays: dict[str, NDArray[np.float32]])
 def read_softmax(path: str | Path, config: BiLMConfig, vocab: Vocab) -> SavedSoftmax:
     """Read an output layer that was published as an HDF5 file of its own: ``softmax/W`` and ``softmax/b``."""
     shapes: dict[str, Shape] = {"softmax/W": (len(vocab), config.lstm.proj_dim), "softmax/b": (len(vocab),)}
-    arrays = read_datasets(path, shapes).arrays
+    arrays = read_datasets(path, shapes, given_by="options and the vocabulary").arrays
     return SavedSoftmax(torch.from_numpy(arrays["softmax/W"]), torch.from_numpy(arrays["softmax/b"]), vocab)
 
 

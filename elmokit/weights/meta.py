@@ -1,5 +1,9 @@
-"""meta.json of the NLPL word-vector repository: language, creators, and whether the model was trained on lemmas."""
+"""meta.json of the NLPL word-vector repository: language, creators, and whether the model was trained on lemmas.
 
+No schema of the file was at hand. So keys are found at any depth, and every key that speaks of lemmas counts.
+"""
+
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +13,10 @@ from elmokit.errors import ConfigError, ElmokitWarning
 from elmokit.weights.options import read_json_object
 
 MAX_NESTING = 8
+LEMMAS = re.compile(r"lemmati[sz](ed|ation)|lemmas", re.IGNORECASE)
+LEMMAS_IN_NAME = re.compile(r"(?<![^\W_])lemmas(?![^\W_])", re.IGNORECASE)
+NAMES = ("handle", "identifier", "name")
+NOT_SET = ("", "false", "no", "none", "0")
 
 
 def read_meta(path: Path) -> dict[str, str]:
@@ -23,7 +31,7 @@ def read_meta(path: Path) -> dict[str, str]:
         "Creators": _join(name for part in _find(values, "creators") for name in _find(part, "name")),
         "Corpus": _join(_find(values.get("corpus"), "description")),
     }
-    if any(value is True for key in ("lemmatized", "lemmatised") for value in _find(values, key)):
+    if _wants_lemmas(values):
         facts["Input"] = "lemmas, not word forms"
         warnings.warn(
             f"{path.parent.name}: the model was trained on lemmas (meta.json); lemmatize the text before embedding it, "
@@ -32,6 +40,22 @@ def read_meta(path: Path) -> dict[str, str]:
             stacklevel=4,
         )
     return {name: fact for name, fact in facts.items() if fact}
+
+
+def _wants_lemmas(value: Any, depth: int = 0) -> bool:
+    """Return True if a key such as ``lemmatized`` is set, or a name such as ``ruscorpora_lemmas_elmo`` has the word."""
+    if depth > MAX_NESTING:
+        return False
+    if isinstance(value, list):
+        return any(_wants_lemmas(part, depth + 1) for part in value)
+    if not isinstance(value, dict):
+        return False
+    for key, part in value.items():
+        if LEMMAS.search(key) and not (isinstance(part, str) and part.strip().lower() in NOT_SET) and part:
+            return True
+        if key in NAMES and isinstance(part, str) and LEMMAS_IN_NAME.search(part):
+            return True
+    return any(_wants_lemmas(part, depth + 1) for part in value.values())
 
 
 def _find(value: Any, key: str, depth: int = 0) -> Iterator[Any]:

@@ -38,8 +38,14 @@ class Datasets:
     unknown: list[str]
 
 
-def read_datasets(path: str | Path, expected: Mapping[str, Shape]) -> Datasets:
-    """Read the float32 datasets that ``expected`` names, of exactly these shapes and finite."""
+def read_datasets(path: str | Path, expected: Mapping[str, Shape], *, given_by: str = "options") -> Datasets:
+    """Read the float32 datasets that ``expected`` names, of exactly these shapes and finite.
+
+    Args:
+        path: an HDF5 file.
+        expected: shapes by name.
+        given_by: the files that the shapes follow from, for error messages.
+    """
     path = Path(path)
     if not path.is_file():  # a pipe would be waited for without end
         raise WeightsError(f"{path}: {'is not a file' if path.exists() else 'does not exist'}; expected an HDF5 file")
@@ -47,7 +53,7 @@ def read_datasets(path: str | Path, expected: Mapping[str, Shape]) -> Datasets:
         with h5py.File(path, "r", locking="best-effort") as file:
             datasets = {name: _find(file, name, path) for name in expected}
             for name, dataset in datasets.items():
-                _check(dataset, expected[name], f"{path}: {name}")
+                _check(dataset, expected[name], f"{path}: {name}", given_by)
             _check_total(datasets, path)
             arrays = {name: _read(dataset, f"{path}: {name}") for name, dataset in datasets.items()}
             return Datasets(arrays, sorted(_unknown_names(file, expected)))
@@ -84,7 +90,7 @@ def _find(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
     return place
 
 
-def _check(dataset: h5py.Dataset, shape: Shape, where: str) -> None:
+def _check(dataset: h5py.Dataset, shape: Shape, where: str, given_by: str) -> None:
     """Reject a dataset that is unsafe to read or not what was expected, from its header alone."""
     plist = dataset.id.get_create_plist()
     if plist.get_layout() == h5d.VIRTUAL or plist.get_external_count():
@@ -95,7 +101,7 @@ def _check(dataset: h5py.Dataset, shape: Shape, where: str) -> None:
     if not (kind.equal(h5t.IEEE_F32LE) or kind.equal(h5t.IEEE_F32BE)):
         raise WeightsError(f"{where}: has type {dataset.dtype}; expected float32, convert it first")
     if dataset.shape != shape:
-        raise WeightsError(f"{where}: has shape {dataset.shape}; the options say {shape}, are both of one model?")
+        raise WeightsError(f"{where}: has shape {dataset.shape}; the {given_by} say {shape}, are they of one model?")
     filters = [plist.get_filter(index) for index in range(plist.get_nfilters())]
     if foreign := [code for code, *_ in filters if code not in BUILT_IN_FILTERS]:
         raise WeightsError(

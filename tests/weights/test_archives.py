@@ -9,6 +9,8 @@ import warnings
 import zipfile
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 import torch
 from published import PublishedModel
@@ -17,7 +19,8 @@ from elmokit.embed.embedder import Embedder
 from elmokit.errors import ElmokitWarning, WeightsError
 from elmokit.weights.folder import save_folder
 from elmokit.weights.known_files import PUBLISHED_FILES, PublishedFile
-from elmokit.weights.source import file_hashes, has_softmax, load_saved
+from elmokit.weights.meta import read_meta
+from elmokit.weights.source import file_hashes, has_softmax, load_saved, load_softmax
 from elmokit.weights.sums import sha256
 
 META = {
@@ -100,10 +103,48 @@ def test_meta_json_is_used_and_lemmas_are_warned_of(published_model: PublishedMo
     (folder / "meta.json").write_text("{", "utf-8")
     with pytest.warns(ElmokitWarning, match="not valid JSON: .*the model is loaded without it"):
         load_saved(folder)
-    (folder / "meta.json").write_text(json.dumps({"corpus": [{"lemmatized": False}]}), "utf-8")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        load_saved(folder)
+
+
+def test_an_output_layer_published_beside_the_weights_is_read(published_model: PublishedModel, tmp_path: Path) -> None:
+    # The names under which the output layer of the paper's model was published, and its vocabulary.
+    name = "elmo_2x4096_512_2048cnn_2xhighway"
+    folder = place(published_model, tmp_path / "model", f"{name}_options.json", f"{name}_weights.hdf5")
+    words = ["</S>", "<S>", "<UNK>", "the", "bank"]
+    (folder / "vocab-2016-09-10.txt").write_text("\n".join([*words, "!!!MAXTERMID"]) + "\n", "utf-8")
+    weight_VP = np.random.default_rng(1).normal(size=(len(words), 8)).astype(np.float32)
+    with h5py.File(folder / f"{name}_softmax_weights.hdf5", "w") as file:
+        file["softmax/W"], file["softmax/b"] = weight_VP, np.arange(len(words), dtype=np.float32)
+    assert has_softmax(folder)
+    softmax = load_softmax(folder)
+    np.testing.assert_array_equal(softmax.weight_VP, weight_VP)
+    np.testing.assert_array_equal(softmax.bias_V, np.arange(len(words)))
+    assert softmax.vocab.words == tuple(words)
+    assert_loads(folder, published_model)
+    (folder / "vocab-2016-09-10.txt").write_text("\n".join(words[:-1]), "utf-8")
+    with pytest.raises(WeightsError, match=r"has shape \(5, 8\); the options and the vocabulary say \(4, 8\)"):
+        load_softmax(folder)
+
+
+@pytest.mark.parametrize(
+    ("meta", "is_lemmas"),
+    [
+        ({"corpus": [{"lemmatized": True}]}, True),
+        ({"corpus": {"Lemmatisation": "UDPipe"}}, True),
+        ({"corpora": [{"lemmatization": "true"}]}, True),
+        ({"handle": "ruwikiruscorpora_lemmas_elmo_1024_2019"}, True),
+        ({"corpus": [{"lemmatized": False, "description": "no lemmas here"}]}, False),
+        ({"corpus": [{"lemmatized": "False", "lemmatization": None}]}, False),
+        ({"name": "dilemmas_elmo_2020"}, False),
+        ({"handle": "ruwikiruscorpora_tokens_elmo_1024_2019"}, False),
+    ],
+)
+def test_a_model_of_lemmas_is_recognized_by_many_keys(tmp_path: Path, meta: dict, is_lemmas: bool) -> None:
+    (tmp_path / "meta.json").write_text(json.dumps(meta), "utf-8")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        facts = read_meta(tmp_path / "meta.json")
+    assert [one.category for one in caught] == [ElmokitWarning] * is_lemmas
+    assert ("Input" in facts) == is_lemmas
 
 
 @pytest.mark.parametrize(
