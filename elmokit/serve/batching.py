@@ -2,6 +2,9 @@
 
 A request is a list of items that one function computes. The thread takes some items of every waiting request in turn,
 so that a long request does not hold up a short one, and runs items of the same function together, longest first.
+
+Clients that have just been answered often ask again at once. The thread waits for them a moment, because many sentences
+in one batch take less time than the first of them alone and the others after it.
 """
 
 import asyncio
@@ -9,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +21,9 @@ from elmokit.text.grouping import batches_by_length
 
 BATCH_SIZE = 64
 SHARE = 32  # items that a request may put into a batch before the next request has its turn
+
+LINGER = 0.1  # time to wait for the clients that were answered together, as a share of the time their answers took
+MOST_LINGER = 0.02  # seconds
 
 RunItems = Callable[[list[Any]], list[Any]]
 """A function from items to their results, in the same order. Equal functions share batches."""
@@ -36,19 +42,19 @@ class _Request:
     num_taken: int = 0
     results: dict[int, Any] = field(default_factory=dict)
 
-    def finish(self, error: BaseException | None = None) -> None:
-        """Hand the results, or an error, to the event loop of the client."""
-        results = [] if error else [self.results[index] for index in range(len(self.items))]
+    @property
+    def is_complete(self) -> bool:
+        """True if every item has its result."""
+        return len(self.results) == len(self.items)
 
-        def deliver() -> None:
-            if self.answer.done():  # the client has left, or has waited too long
-                return
-            if error is None:
-                self.answer.set_result(results)
-            else:
-                self.answer.set_exception(error)
-
-        self.loop.call_soon_threadsafe(deliver)
+    def deliver(self, error: BaseException | None = None) -> None:
+        """Set the answer, in the event loop of the client."""
+        if self.answer.done():  # the client has left, or has waited too long
+            return
+        if error is None:
+            self.answer.set_result([self.results[index] for index in range(len(self.items))])
+        else:
+            self.answer.set_exception(error)
 
 
 _Item = tuple[_Request, int]
@@ -67,6 +73,8 @@ class BatchingQueue:
         self._waiting: deque[_Request] = deque()
         self._changed = threading.Condition()
         self._is_closing = False
+        self._num_answered = 0  # requests that the last round of batches has answered
+        self._round_seconds = 0.0
         self._thread = threading.Thread(target=self._work, name="elmokit-model", daemon=True)
 
     def start(self) -> None:
@@ -100,6 +108,7 @@ class BatchingQueue:
 
     def _work(self) -> None:
         while taken := self._take():
+            start = time.perf_counter()
             by_function: dict[RunItems, list[_Item]] = {}
             for request, index in taken:
                 by_function.setdefault(request.run, []).append((request, index))
@@ -107,11 +116,15 @@ class BatchingQueue:
                 sizes = [request.sizes[index] for request, index in items]
                 batches = batches_by_length(sizes, batch_size=BATCH_SIZE, max_positions=max(self._batch_tokens, 1))
                 for batch in batches:
-                    self._run_batch(run, [items[place] for place in batch])
+                    chosen = [items[place] for place in batch]
+                    self._run_batch(run, [item for item in chosen if not item[0].answer.done()])
+            self._num_answered = sum(request.is_complete for request in {request for request, _ in taken})
+            self._round_seconds = time.perf_counter() - start
 
     def _take(self) -> list[_Item]:
         """Wait for work; return the items of the next batches, or nothing when the queue is closed and empty."""
         with self._changed:
+            self._linger()
             while True:
                 taken: list[_Item] = []
                 num_tokens = 0
@@ -134,7 +147,20 @@ class BatchingQueue:
                     return taken
                 self._changed.wait()
 
+    def _linger(self) -> None:
+        """Wait a moment for the clients that were answered together to ask again."""
+        if self._num_answered < 2:
+            return
+        until = time.perf_counter() + min(LINGER * self._round_seconds, MOST_LINGER)
+        while len(self._waiting) < self._num_answered and not self._is_closing:
+            left = until - time.perf_counter()
+            if left <= 0:
+                return
+            self._changed.wait(left)
+
     def _run_batch(self, run: RunItems, batch: list[_Item]) -> None:
+        if not batch:
+            return
         start = time.perf_counter()
         try:
             results = run([request.items[index] for request, index in batch])
@@ -145,15 +171,28 @@ class BatchingQueue:
         self._metrics.batch_size.observe(len(batch))
         for (request, index), result in zip(batch, results, strict=True):
             request.results[index] = result
-            if len(request.results) == len(request.items):
-                request.finish()
+        _deliver(request for request in dict.fromkeys(request for request, _ in batch) if request.is_complete)
 
     def _run_apart(self, run: RunItems, batch: list[_Item], error: Exception) -> None:
         """Run each request of a failed batch by itself, so that only those at fault fail."""
         requests = list(dict.fromkeys(request for request, _ in batch))
         if len(requests) == 1:
             log.error("a batch of %d items failed: %s: %s", len(batch), type(error).__name__, error)
-            requests[0].finish(error)
+            requests[0].loop.call_soon_threadsafe(requests[0].deliver, error)
             return
         for one in requests:
             self._run_batch(run, [item for item in batch if item[0] is one])
+
+
+def _deliver(requests: Iterable[_Request]) -> None:
+    """Hand the results of requests to the event loops of their clients, each of which is woken once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
+    for request in requests:
+        by_loop.setdefault(request.loop, []).append(request)
+    for loop, complete in by_loop.items():
+        loop.call_soon_threadsafe(_set_answers, complete)
+
+
+def _set_answers(requests: list[_Request]) -> None:
+    for request in requests:
+        request.deliver()

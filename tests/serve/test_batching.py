@@ -133,3 +133,40 @@ def test_closing_finishes_what_is_waiting():
         return await waiting
 
     assert asyncio.run(ask()) == [2 * item for item in range(50)]
+
+
+def test_clients_that_were_answered_together_are_waited_for(queue):
+    doubler = Doubler()
+
+    def run(items: list[int]) -> list[int]:
+        time.sleep(0.15)  # so long that 15 ms of waiting are allowed
+        return doubler.run(items)
+
+    async def ask_twice(item: int) -> None:
+        await queue.compute(run, [item])
+        await asyncio.sleep(0.002 * item)  # each comes back a little later than the one before
+        await queue.compute(run, [item])
+
+    async def ask() -> None:
+        first = asyncio.ensure_future(queue.compute(run, [9]))
+        await asyncio.sleep(0.05)  # the thread is busy with it now
+        await asyncio.gather(first, *map(ask_twice, (1, 2, 3)))
+
+    asyncio.run(ask())
+    assert [sorted(batch) for batch in doubler.batches] == [[9], [1, 2, 3], [1, 2, 3]]
+
+
+def test_nothing_more_is_computed_for_a_request_that_was_abandoned_in_the_middle(queue):
+    doubler = Doubler()
+    doubler.may_run.clear()
+
+    async def ask() -> None:
+        abandoned = asyncio.ensure_future(queue.compute(doubler.run, range(SHARE), [200] * SHARE))
+        await asyncio.sleep(0.02)  # the thread is busy with its first batch now
+        abandoned.cancel()
+        await asyncio.sleep(0)
+        doubler.may_run.set()
+        assert await queue.compute(doubler.run, [1]) == [2]
+
+    asyncio.run(ask())
+    assert doubler.batches == [[0], [1]]

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -83,6 +84,14 @@ def test_large_bodies_are_rejected_before_they_are_read():
             assert connection.recv(100).startswith(b"HTTP/1.1 413")
 
 
+def test_thousands_of_empty_strings_are_rejected_with_the_reason():
+    with serving(MODELS) as client:
+        for number, reason in ((10_000, "10,000 inputs; expected at most 2,048"), (2048, "'' has no words")):
+            answer = client.post("/v1/embeddings", {"input": [""] * number, "model": "toy"})
+            assert (answer.status, answer.json()["error"]["code"]) == (422, "validation")
+            assert reason in answer.json()["error"]["message"]
+
+
 def test_slow_and_half_requests_do_not_hold_the_server():
     with serving(MODELS, limits=Limits(timeout=0.3, max_requests=1), timeout=1) as client:
         slow = socket.create_connection(("127.0.0.1", client.port))
@@ -111,6 +120,19 @@ def test_nothing_is_computed_for_a_client_that_has_left(held):
         held.may_run.set()
         assert client.post("/embed", {"inputs": "a"}).status == 200
         assert 'elmokit_request_failure_total{err="overloaded"}' not in client.get("/metrics").text
+
+
+def test_answers_on_an_open_connection_are_not_delayed():
+    seconds = []
+    with serving(MODELS) as client:
+        connection = HTTPConnection("127.0.0.1", client.port)
+        for _ in range(40):  # a system acknowledges the first packets of a connection at once
+            start = time.perf_counter()
+            connection.request("POST", "/tokenize", b'{"inputs": "a"}')
+            connection.getresponse().read()
+            seconds.append(time.perf_counter() - start)
+        connection.close()
+    assert min(seconds[20:]) < 0.03
 
 
 def test_a_key_is_needed_where_keys_are_set():
