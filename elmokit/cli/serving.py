@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from elmokit.embed.embedder import Embedder
 
 SERVE_MODULES = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client")
+BUNDLED_TASK = "ner"
 SERVE_EPILOG = """\b
 Examples
   elmokit serve
@@ -54,7 +55,11 @@ def serve(
     model: Model = None,
     tasks: Annotated[
         list[str] | None,
-        typer.Option("--task", metavar="NAME=FOLDER", help="A task model to serve; can be repeated."),
+        typer.Option(
+            "--task",
+            metavar="NAME=FOLDER",
+            help="A task model to serve; can be repeated. The bundled model ner is served by default with en-small.",
+        ),
     ] = None,
     corpus: Annotated[
         list[str] | None,
@@ -123,7 +128,7 @@ def serve(
         from elmokit.serve.loaded import load_models, parse_tasks
         from elmokit.serve.server import bind, run_server
 
-        folders = parse_tasks(tasks or [])
+        folders = parse_tasks(tasks or ([] if model else [BUNDLED_TASK]))
         listening = at_end.enter_context(bind(host, port))
         source = model_source(model or [])
         models = load_models(source, tasks=folders, index=index, state=state, precision=precision, language=language)

@@ -17,7 +17,7 @@ from elmokit.errors import InputError
 from elmokit.score.results import Place, SentenceScore
 from elmokit.score.saved_lm import load_language_model
 from elmokit.score.scoring import Scorer
-from elmokit.tasks.saved import SharedParts, load_task
+from elmokit.tasks.saved import BUNDLED_TASKS, SharedParts, load_task
 from elmokit.tasks.task_model import TaskModel, predict_examples
 from elmokit.text.vocab import SPECIAL_WORDS
 from elmokit.weights.source import Source, has_softmax
@@ -104,12 +104,17 @@ def open_index(folder: Path, embedder: Embedder) -> CorpusIndex:
 
 
 def parse_tasks(given: Sequence[str]) -> dict[str, Path]:
-    """Return the folders of task models by name from ``NAME=FOLDER``."""
+    """Return the folders of task models by name from ``NAME=FOLDER``, or ``NAME`` of a model in the package."""
     tasks: dict[str, Path] = {}
     for one in given:
         name, equals, folder = one.partition("=")
-        if not (equals and name.isidentifier() and folder):
-            raise InputError(f"--task {one!r}; expected NAME=FOLDER, such as ner=runs/ner/model")
+        if not equals and (BUNDLED_TASKS / name).is_dir():
+            folder = str(BUNDLED_TASKS / name)
+        if not (name.isidentifier() and folder):
+            known = ", ".join(sorted(path.name for path in BUNDLED_TASKS.iterdir()))
+            raise InputError(
+                f"--task {one!r}; expected NAME=FOLDER, such as ner=runs/ner/model, or a model in the package: {known}"
+            )
         if name in tasks:
             raise InputError(f"--task {name} is given twice; choose another name for one of them")
         tasks[name] = Path(folder)

@@ -147,6 +147,15 @@ def test_mix_follows_the_weights(page, client, check_accessible):
     check_accessible(page)
 
 
+def test_python_code_holds_the_texts_as_they_are(page, client):
+    page.goto(f"{client.url}/#layers?a=true+or+null&b=it+is+%22false%22")
+    page.wait_for_selector(".heat tbody button")
+    page.click("details.code summary")
+    code = page.locator("pre[aria-label=Python]").inner_text()
+    assert 'embedder.embed(["true or null", "it is \\"false\\""])' in code
+    compile(code, "copied", "exec")
+
+
 def test_views_without_data_say_what_to_do(page, client):
     page.goto(f"{client.url}/#tasks")
     page.wait_for_selector("text=No task model is loaded")
@@ -219,7 +228,9 @@ def test_a_task_is_drawn_as_people_expect(page, client, check_accessible, name):
     selector, number, text = DRAWN[name]
     page.wait_for_selector(selector)
     assert page.locator(selector).count() == number
-    assert text in page.locator("section.card").inner_text()
+    assert text in page.locator("section.card").first.inner_text()
+    assert page.locator(".mixes td.low").all_inner_texts() == ["30%", "20%"]  # the top layer first
     check_accessible(page)
     page.goto(f"{client.url}/#mix")
-    page.wait_for_selector(f"button:text-is('{name}, input')")
+    page.click(f".mixes thead button:has-text('{name}')")
+    assert "weights=0.2000%2C0.5000%2C0.3000" in page.url

@@ -73,12 +73,14 @@ Elmokit.layerSlider = function (numLayers, layer, onchange) {
 // One context with its word in bold, cut to a window around the word.
 Elmokit.context = function (occurrence, width = 9) {
   const { tokens, position } = occurrence;
-  const first = Math.max(0, position - width), last = Math.min(tokens.length, position + width + 1);
+  const hidden = (number) => (number > 2 ? number : 0); // two words take no more room than the dots
+  const first = hidden(position - width), last = tokens.length - hidden(tokens.length - position - width - 1);
   const before = Elmokit.joinTokens([...tokens.slice(first, position), "\u0000"]), after = Elmokit.joinTokens(["\u0000", ...tokens.slice(position + 1, last)]);
   return [first > 0 ? "… " : "", before.replace("\u0000", ""), Elmokit.el("b", {}, tokens[position]), after.replace("\u0000", ""), last < tokens.length ? " …" : ""];
 };
 
 Elmokit.joinTokens = (tokens) => tokens.join(" ").replace(/ ([.,;:!?)\]’”%]|'s|n't)/g, "$1").replace(/([([“]) /g, "$1");
+Elmokit.isClosing = (token) => /^([.,;:!?)\]’”%]|'s|n't)/.test(token);
 
 // A field for a text; in a report, a list of the texts that it holds.
 Elmokit.textField = function (id, rows, options, onchoose) {
@@ -109,4 +111,12 @@ Elmokit.codePanel = function () {
   return panel;
 };
 
-Elmokit.python = (value) => JSON.stringify(value).replace(/\btrue\b/g, "True").replace(/\bnull\b/g, "None");
+// A value as Python writes it; a long list has one item per line.
+Elmokit.python = function (value) {
+  if (!Array.isArray(value)) return JSON.stringify(value);
+  const items = value.map(Elmokit.python), line = `[${items.join(", ")}]`;
+  return line.length < 90 ? line : `[\n${items.map((one) => `    ${one},\n`).join("")}]`;
+};
+
+// The argument of from_pretrained; the bundled model needs none.
+Elmokit.pythonModel = () => (Elmokit.info.model_id === "en-small" ? "" : Elmokit.python(Elmokit.info.model_id));

@@ -27,7 +27,7 @@ Elmokit.views.layers = {
       const chosenTexts = [now.a, now.b].filter((text) => text.trim());
       if (!chosenTexts.length) { result.replaceChildren(el("p.notice", {}, "Type a sentence to begin.")); return; }
       const body = { inputs: chosenTexts, encoding_format: "base64" };
-      code.update(`from elmokit import Embedder\n\nembedder = Embedder.from_pretrained()\nfor sentence in embedder.embed(${Elmokit.python(chosenTexts)}):\n    print(sentence.tokens, sentence.layers.shape)`, "/layers", body);
+      code.update(`from elmokit import Embedder\n\nembedder = Embedder.from_pretrained(${Elmokit.pythonModel()})\nfor sentence in embedder.embed(${Elmokit.python(chosenTexts)}):\n    print(sentence.tokens, sentence.layers.shape)`, "/layers", body);
       Elmokit.fill(result, async () => {
         const answer = await Elmokit.call("/layers", body);
         return () => {
@@ -79,7 +79,7 @@ Elmokit.views.layers = {
     for (const { button, i, j } of drawn.cells) {
       const value = drawn.cosine(layer, i, j);
       Elmokit.heat(button, value);
-      button.textContent = value.toFixed(2).replace("0.", ".");
+      button.textContent = value.toFixed(2).replace(/^-0.00$/, "0.00").replace("0.", ".").replace("-", "−");
       button.setAttribute("aria-label", `${drawn.rows.tokens[i]}, ${drawn.columns.tokens[j]}: ${value.toFixed(2)}`);
       button.setAttribute("aria-pressed", String(pair === `${i}-${j}`));
     }

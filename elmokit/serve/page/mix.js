@@ -11,7 +11,7 @@ Elmokit.views.mix = {
     const numLayers = Elmokit.info.num_layers;
     const form = Elmokit.wordForm(set, "Find neighbors");
     const controls = el("div.card"), result = el("div"), code = Elmokit.codePanel();
-    root.append(form, controls, result, code);
+    root.append(form, el("div.beside", {}, controls), result, code);
     const sliders = this.buildControls(controls, numLayers, set);
     return (now) => {
       form.show(now);
@@ -23,12 +23,21 @@ Elmokit.views.mix = {
       if (!now.word) { result.replaceChildren(el("p.notice", {}, "Type a word to see its nearest contexts.")); return; }
       const source = { word: now.word, ...Elmokit.source(now) };
       const body = { ...source, weights, k: 10, occurrence: Number(now.at || 0) };
-      code.update(`from elmokit import Embedder\n\nembedder = Embedder.from_pretrained()\nweights = ${Elmokit.python(weights)}\nlayers = embedder.embed_layers(sentences)\nmixed = [sum(w * layer for w, layer in zip(weights, one)) for one in layers]`, "/neighbors", body);
+      code.update(this.python(now, source, weights), "/neighbors", body);
       Elmokit.fill(result, async () => {
         const answer = await Elmokit.call("/neighbors", body);
         return () => this.draw(result, answer, now, set);
       });
     };
+  },
+
+  python(now, source, weights) {
+    const word = Elmokit.python(now.word), at = Number(now.at || 0);
+    const read = source.sentences
+      ? `embedder = Embedder.from_pretrained(${Elmokit.pythonModel()})\nsentences = ${Elmokit.python(source.sentences)}\nfound = [(one, layers) for one in embedder.embed(sentences) for token, layers in zip(one.tokens, one.layers.swapaxes(0, 1)) if token == ${word}]\ncontexts, layers = [one.tokens for one, _ in found], np.stack([one for _, one in found])`
+      : `index = CorpusIndex.open("index")  # written by: elmokit index\nfound = index.occurrences(${word})\ncontexts = [one.tokens for one in found]\nlayers = np.stack([index.raw_vectors(found, layer=layer) for layer in range(${weights.length})], axis=1)`;
+    const needed = source.sentences ? "from elmokit import Embedder" : "from elmokit.analysis.index import CorpusIndex";
+    return `import numpy as np\n\n${needed}\n\n${read}\nmixed = np.einsum("l,nld->nd", ${Elmokit.python(weights)}, layers)\nmixed /= np.linalg.norm(mixed, axis=1, keepdims=True)\ncosines = mixed @ mixed[${at}]\nfor row in np.argsort(-cosines)[1:11]:\n    print(f"{cosines[row]:.3f}", *contexts[row])`;
   },
 
   read(text, numLayers) {
@@ -50,13 +59,14 @@ Elmokit.views.mix = {
     }
     const presets = [["Equal", Array(numLayers).fill(1)]];
     for (let layer = 0; layer < numLayers; layer += 1) presets.push([Elmokit.layerName(layer), Array.from({ length: numLayers }, (_, one) => (one === layer ? 1 : 0))]);
-    for (const task of Elmokit.info.tasks) {
-      for (const mix of task.mixes) if (mix.weights.length === numLayers) presets.push([`${task.name}, ${mix.place}`, mix.weights]);
-    }
-    controls.append(grid, el("p.examples", {}, "Set to:", presets.map(([name, weights]) => el("button.quiet", {
-      type: "button",
-      onclick: () => { sliders.forEach(({ input }, layer) => { input.value = weights[layer]; }); set({ weights: weights.map((one) => one.toFixed(4)).join(",") }); },
-    }, name))), Elmokit.info.tasks.length ? null : el("p.hint", {}, "Weights that a task model has trained appear here when the server is started with --task NAME=FOLDER."));
+    const choose = (weights) => {
+      sliders.forEach(({ input }, layer) => { input.value = weights[layer]; });
+      set({ weights: weights.map((one) => one.toFixed(4)).join(",") });
+    };
+    controls.append(grid, el("p.examples", {}, "Set to:", presets.map(([name, weights]) => el("button.quiet", { type: "button", onclick: () => choose(weights) }, name))));
+    const fitting = Elmokit.info.tasks.map((task) => ({ ...task, mixes: task.mixes.filter((mix) => mix.weights.length === numLayers) }));
+    controls.after(Elmokit.drawMixes(fitting, choose) || "");
+    if (!Elmokit.info.tasks.length) controls.append(el("p.hint", {}, "Weights that a task model has trained appear here when the server is started with --task NAME=FOLDER."));
     return sliders;
   },
 

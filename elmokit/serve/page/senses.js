@@ -53,7 +53,7 @@ Elmokit.views.senses = {
       const body = { word: now.word, ...Elmokit.source(now) };
       const where = body.sentences ? "sentences" : '"corpus.txt"';
       code.update(body.sentences
-        ? `from elmokit import Embedder\nfrom elmokit.analysis.occurrences import find_in_contexts\nfrom elmokit.analysis.senses import embed_senses\n\nembedder = Embedder.from_pretrained()\nsentences = ${Elmokit.python(body.sentences)}\noccurrences = find_in_contexts(embedder, ${where}, ${Elmokit.python(now.word)})\nprint(embed_senses(embedder, ${Elmokit.python(now.word)}, occurrences))`
+        ? `from elmokit import Embedder\nfrom elmokit.analysis.occurrences import find_in_contexts\nfrom elmokit.analysis.senses import embed_senses\n\nembedder = Embedder.from_pretrained(${Elmokit.pythonModel()})\nsentences = ${Elmokit.python(body.sentences)}\noccurrences = find_in_contexts(embedder, ${where}, ${Elmokit.python(now.word)})\nprint(embed_senses(embedder, ${Elmokit.python(now.word)}, occurrences))`
         : `from elmokit.analysis.index import CorpusIndex\n\nindex = CorpusIndex.open("index")  # written by: elmokit index\nprint(index.senses(${Elmokit.python(now.word)}))`, "/senses", body);
       Elmokit.fill(result, async () => {
         const answer = await Elmokit.call("/senses", body);
@@ -92,11 +92,11 @@ Elmokit.views.senses = {
       dot.style.fill = Elmokit.color(top.labels[index]);
       return dot;
     });
-    const caption = svg("text.axis", { x: 14, y: this.HEIGHT - 14 });
-    map.append(caption, ...dots);
+    const caption = el("figcaption.hint");
+    map.append(...dots);
     const side = el("div");
     const reach = [0, 1].map((axis) => Math.max(1e-9, ...answer.layers.flatMap((layer) => layer.points.map((point) => Math.abs(point[axis])))));
-    return { key, part: el("div.mapped", {}, map, side), map, dots, caption, side, answer, top, reach };
+    return { key, part: el("div.mapped", {}, el("figure", {}, map, caption), side), map, dots, caption, side, answer, top, reach };
   },
 
   move(drawn, number, at, set) {
@@ -124,11 +124,12 @@ Elmokit.views.senses = {
 
   showClusters(drawn, set) {
     const { el } = Elmokit;
-    const labels = drawn.top.labels;
+    const labels = drawn.top.labels, most = (members) => (members.length <= 7 ? 7 : 5);
     const parts = [...new Set(labels)].sort((a, b) => a - b).flatMap((label) => {
       const members = labels.flatMap((one, index) => (one === label ? [index] : []));
       return [el("h2", { "--k": Elmokit.color(label) }, el("span.swatch", { "aria-hidden": true }), `Cluster ${label + 1}: ${members.length} of ${labels.length}`),
-        el("ul.contexts", {}, members.slice(0, 5).map((index) => this.item(drawn, index, set)))];
+        el("ul.contexts", {}, members.slice(0, most(members)).map((index) => this.item(drawn, index, set)),
+          members.length > most(members) ? el("li.more", {}, `and ${members.length - most(members)} more`) : null)];
     });
     const total = drawn.answer.num_occurrences;
     if (total > labels.length) parts.push(el("p.hint", {}, `${labels.length} of ${total.toLocaleString("en")} occurrences, evenly spread over the corpus.`));

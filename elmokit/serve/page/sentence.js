@@ -24,7 +24,7 @@ Elmokit.views.sentence = {
       text.value = now.text;
       if (!now.text.trim()) { result.replaceChildren(el("p.notice", {}, "Type a sentence to begin.")); return; }
       const body = { inputs: [now.text], top_k: 10 };
-      code.update(`from elmokit import Scorer\n\nscorer = Scorer.from_pretrained()\n[places] = scorer.predict([${Elmokit.python(now.text)}], top_k=10)\nfor place in places:\n    print(place.token, place.both_logprob, [candidate.word for candidate in place.both])`, "/substitutes", body);
+      code.update(`from elmokit import Scorer\n\nscorer = Scorer.from_pretrained(${Elmokit.pythonModel()})\n[places] = scorer.predict([${Elmokit.python(now.text)}], top_k=10)\nfor place in places:\n    print(place.token, place.both_logprob, [candidate.word for candidate in place.both])`, "/substitutes", body);
       Elmokit.fill(result, async () => {
         const [sentence] = await Elmokit.call("/substitutes", body);
         return () => result.replaceChildren(...this.draw(sentence, now, set));

@@ -21,8 +21,8 @@ Elmokit.views.tasks = {
     const { el } = Elmokit;
     const tasks = Elmokit.info.tasks;
     if (!tasks.length) {
-      root.append(el("p.notice", {}, "No task model is loaded. Train one with elmokit task train, then start the server with it:"),
-        el("pre", { tabindex: 0 }, "elmokit serve --task ner=runs/ner/model"));
+      root.append(el("p.notice", {}, "No task model is loaded. Start the server with the one in the package, or with one that elmokit task train has made:"),
+        el("pre", { tabindex: 0 }, "elmokit serve --task ner\nelmokit serve --task ner=runs/ner/model"));
       return () => {};
     }
     const select = el("select", { id: "task", onchange: () => set({ task: select.value, text: "", more: "" }) }, tasks.map((one) => el("option", { value: one.name }, one.name)));
@@ -45,11 +45,11 @@ Elmokit.views.tasks = {
       if (!first.trim()) { result.replaceChildren(el("p.notice", {}, "Type a text to begin.")); return; }
       const input = pair ? `${first.replace(/\s+/g, " ")}\t${second.replace(/\s+/g, " ")}` : first;
       const body = { inputs: [input] };
-      code.update(`from elmokit import load_task\n\nmodel = load_task("FOLDER")\nprint(model.predict([${Elmokit.python(input)}])[0])`, `/tasks/${loaded.name}`, body);
+      code.update(`from elmokit import load_task\n\nmodel = load_task("${loaded.name}")  # or the folder of --task ${loaded.name}=FOLDER\nprint(model.predict([${Elmokit.python(input)}])[0])`, `/tasks/${loaded.name}`, body);
       Elmokit.fill(result, async () => {
         const answers = await Elmokit.call(`/tasks/${loaded.name}`, body);
         const draw = this[`draw_${loaded.task}`] || (answers.every((one) => one.prediction.probabilities) ? this.drawClasses : this.drawPlain);
-        return () => result.replaceChildren(...answers.map((one) => el("section.card", { "aria-label": one.shown }, draw.call(this, one.prediction, first, one))));
+        return () => result.replaceChildren(...answers.map((one) => el("section.card", { "aria-label": one.shown }, draw.call(this, one.prediction, first, one))), Elmokit.drawMixes([loaded]) || "");
       });
     };
   },
@@ -64,12 +64,12 @@ Elmokit.views.tasks = {
       let place = start;
       while (place < end) {
         const outer = inside.filter((span) => span.start === place).sort((a, b) => b.end - a.end)[0];
-        if (!outer || outer.end > end) { parts.push(tokens[place], " "); place += 1; continue; }
+        if (parts.length && !Elmokit.isClosing(tokens[place])) parts.push(" ");
+        if (!outer || outer.end > end) { parts.push(tokens[place]); place += 1; continue; }
         const rest = inside.filter((span) => span !== outer && span.start >= outer.start && span.end <= outer.end);
-        parts.push(el("span.span", { "--k": Elmokit.color(outer.color) }, build(outer.start, outer.end, rest), el("sub", {}, outer.label)), " ");
+        parts.push(el("span.span", { "--k": Elmokit.color(outer.color) }, build(outer.start, outer.end, rest), el("sub", {}, outer.label)));
         place = outer.end;
       }
-      if (parts[parts.length - 1] === " ") parts.pop();
       return parts;
     };
     return el("p.prose", {}, build(0, tokens.length, spans));
