@@ -1,4 +1,4 @@
-"""Clients that people have: openai, huggingface_hub and curl."""
+"""Clients that people have: openai, huggingface_hub, LangChain's and LlamaIndex's for OpenAI, and curl."""
 
 import shutil
 import subprocess
@@ -29,7 +29,7 @@ def test_the_openai_client_works_with_its_defaults(client: Client):
         assert [model.id for model in connected.models.list()] == ["toy"]
         with pytest.raises(openai.NotFoundError, match="is not served"):
             connected.embeddings.create(input="a", model="other")
-        # LangChain's and LlamaIndex's clients send token ids by default.
+        # LangChain's client sends token ids by default.
         with pytest.raises(openai.UnprocessableEntityError, match="check_embedding_ctx_length=False"):
             connected.embeddings.create(input=[[464, 1097]], model="toy")
     with (
@@ -46,6 +46,24 @@ def test_the_hugging_face_client_extracts_features(client: Client):
     np.testing.assert_allclose(np.asarray(found).reshape(-1), EXPECTED[0], atol=1e-6)
     found = connected.feature_extraction(SENTENCES[0], normalize=False, truncate=True)
     np.testing.assert_allclose(np.asarray(found).reshape(-1), MODELS.embedder.encode(SENTENCES[0]), atol=1e-6)
+
+
+def test_langchains_openai_client_gets_vectors(client: Client):
+    langchain = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    options = {"model": "toy", "base_url": f"{client.url}/v1", "api_key": "secret", "max_retries": 0}
+    connected = langchain.OpenAIEmbeddings(check_embedding_ctx_length=False, **options)
+    np.testing.assert_allclose(connected.embed_documents(SENTENCES[:3]), EXPECTED, atol=1e-6)
+    np.testing.assert_allclose(connected.embed_query(SENTENCES[0]), EXPECTED[0], atol=1e-6)
+
+
+def test_llamaindexs_openai_client_gets_vectors(client: Client):
+    llama = pytest.importorskip("llama_index.embeddings.openai", reason="llama-index-embeddings-openai is missing")
+    connected = llama.OpenAIEmbedding(
+        model_name="toy", api_base=f"{client.url}/v1", api_key="secret", max_retries=0, reuse_client=False
+    )
+    np.testing.assert_allclose(connected.get_text_embedding(SENTENCES[0]), EXPECTED[0], atol=1e-6)
+    found = connected.get_text_embedding_batch(SENTENCES[:3])
+    np.testing.assert_allclose(found, EXPECTED, atol=1e-6)
 
 
 def test_curl_sends_and_gets_text(client: Client):
