@@ -63,11 +63,16 @@ class Bench:
         words = [self.port, clients, seconds or self.seconds, rate, ROUTE, bodies]
         return json.loads(subprocess.run([self.load, *map(str, words)], capture_output=True, check=True).stdout)
 
+    def settle(self) -> None:
+        """Wait until the server has answered everybody: work for clients that have left may still be running."""
+        self.run(per_request=1, clients=1, seconds=0.2)
+
     def encode(self) -> float:
         """Return the sentences per second of the Embedder."""
+        self.settle()
         start, count = time.perf_counter(), 0
         while time.perf_counter() - start < self.seconds:
-            part = [self.sentences[(count + offset) % len(self.sentences)] for offset in range(512)]
+            part = [self.sentences[(count + offset) % len(self.sentences)] for offset in range(128)]
             count += len(self.embedder.encode(part, normalize_embeddings=True))
         return count / (time.perf_counter() - start)
 
@@ -82,7 +87,9 @@ def main() -> None:
     parser.add_argument("text", type=Path, help="raw text with at least 41,000 words")
     parser.add_argument("--size", choices=["en-small", "paper"], action="append", help="models; both by default")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=6, help="per measurement")
+    parser.add_argument(
+        "--seconds", type=float, default=6, help="per measurement; a request takes a second at paper size"
+    )
     parser.add_argument("--overload-seconds", type=float, default=30)
     parser.add_argument("--save", type=Path, help="also write the table as Markdown")
     args = parser.parse_args()
@@ -136,6 +143,7 @@ def measure(bench: Bench, size: str, args: argparse.Namespace) -> list[Row]:
     for per_request, goal in ((32, 0.8), (1, 0.8 if size == "paper" else 0.4)):
         own, served, cpu = [], [], []
         for _ in range(args.rounds):
+            bench.settle()
             found = bench.run(per_request=per_request)
             if set(found["statuses"]) != {"200"}:
                 sys.exit(f"expected answers 200 only, and some of them: {found}")
@@ -154,6 +162,7 @@ def measure(bench: Bench, size: str, args: argparse.Namespace) -> list[Row]:
 
 
 def measure_half(bench: Bench, size: str, most: float) -> Row:
+    bench.settle()
     found = bench.run(per_request=1, rate=most / 2)
     ratio = found["p99"] / found["p50"]
     row = Row(
@@ -163,6 +172,7 @@ def measure_half(bench: Bench, size: str, most: float) -> Row:
 
 
 def measure_latency(bench: Bench, size: str) -> Row:
+    bench.settle()
     connection = HTTPConnection("127.0.0.1", bench.port)
     own, served = [], []
     for sentence in bench.sentences[:200]:
@@ -175,18 +185,19 @@ def measure_latency(bench: Bench, size: str) -> Row:
         connection.getresponse().read()
         served.append(1e3 * (time.perf_counter() - start))
     more = median(served) - median(own)
-    row = Row(size, "one client, one sentence: ms", f"{median(own):.2f}", f"{median(served):.2f}", f"+{more:.2f} ms")
+    row = Row(size, "one client, one sentence: ms", f"{median(own):.2f}", f"{median(served):.2f}", f"{more:+.2f} ms")
     return judge(row, "<= 2 ms more", met=more <= 2)
 
 
 def measure_overload(bench: Bench, size: str, args: argparse.Namespace) -> list[Row]:
-    before_rate = bench.run(per_request=32, seconds=3)
+    bench.settle()
+    before_rate = bench.run(per_request=1, seconds=5)
     bench.run(per_request=32, clients=640, seconds=min(args.overload_seconds, 5))
     before = bench.memory()
     found = bench.run(per_request=32, clients=640, seconds=args.overload_seconds)
     after = bench.memory()
     time.sleep(2)
-    after_rate = bench.run(per_request=32, seconds=3)
+    after_rate = bench.run(per_request=1, seconds=5)
     kinds = ", ".join(f"{status}: {count:,}" for status, count in found["statuses"].items())
     only_expected = set(found["statuses"]) <= {"200", "429", "503"} and not found["broken"]
     recovered = (after_rate["requests"] / after_rate["seconds"]) / (before_rate["requests"] / before_rate["seconds"])
@@ -201,7 +212,15 @@ def measure_overload(bench: Bench, size: str, args: argparse.Namespace) -> list[
             met=after <= 1.05 * before,
         ),
         judge(
-            Row(size, "throughput 2 s after the overload", "", "", f"{recovered:.0%}"), ">= 90%", met=recovered >= 0.9
+            Row(
+                size,
+                "sentences/s, 1 per request, from 2 s after the overload, against before",
+                "",
+                "",
+                f"{recovered:.0%}",
+            ),
+            ">= 90%",
+            met=recovered >= 0.9,
         ),
     ]
 
