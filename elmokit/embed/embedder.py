@@ -115,11 +115,11 @@ class Embedder:
             description: a text for the model card.
             half: store weights as float16: half the size, with about three digits.
         """
-        save_folder(self._saved(), folder, description=description, half=half)
+        save_folder(self.saved(), folder, description=description, half=half)
 
     def push_to_hub(self, name: str, *, private: bool = False, description: str | None = None) -> str:
         """Upload the biLM to a hub as ``org/name``; return the URL of the commit. Needs the extra ``hub``."""
-        return push_saved(self._saved(), name, private=private, description=description)
+        return push_saved(self.saved(), name, private=private, description=description)
 
     def __repr__(self) -> str:
         return (
@@ -147,7 +147,7 @@ class Embedder:
         if with_start and self.state == "warm":
             states["warm"] = self._states.begin(self.bilm, 1)
         origin = None if with_weights else self._origin
-        return pack(self._saved(), origin, states=states, options=self._options())
+        return pack(self.saved(), origin, states=states, options=self._options())
 
     @classmethod
     def unpack(cls, pickled: PickledEmbedder, *, device: str | None = None) -> "Embedder":
@@ -168,10 +168,10 @@ class Embedder:
             "device": str(self.device),
         }
 
-    def _saved(self) -> SavedBiLM:
+    def saved(self) -> SavedBiLM:
+        """Return the biLM as it is saved; the tensors are the Embedder's own, not copies."""
         start = None if self._given_start is None else to_tensors(self._given_start)
-        tensors = dict(self.bilm.state_dict())
-        dictionary = self._engine.spelling.dictionary
+        tensors, dictionary = dict(self.bilm.state_dict()), self._engine.spelling.dictionary
         return SavedBiLM(self.bilm.config, tensors, self._published_options, start, dictionary)
 
     @property
@@ -215,7 +215,7 @@ class Embedder:
 
     def fingerprint(self) -> str:
         """Return a hash of all that vectors depend on besides their sentence: config, weights and start state."""
-        settings = f"{describe_reading(self._saved())} {self.state} {self.precision}"
+        settings = f"{describe_reading(self.saved())} {self.state} {self.precision}"
         start = self._states.begin(self.bilm, 1).parts() if self.state == "warm" else {}
         return hash_tensors(settings, {**self.bilm.state_dict(), **start})
 

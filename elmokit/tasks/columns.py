@@ -17,6 +17,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from elmokit.config import FrozenConfig
+from elmokit.embed.trained_layers import TrainedLayers
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import ConfigError, InputError
 from elmokit.nn.basic import NO_CHAR
@@ -99,7 +100,12 @@ class ColumnMaker:
     """Converts token sequences to a `Column` with all inputs of a recipe's model."""
 
     def __init__(
-        self, recipe: TaskRecipe, vocab: InputVocab, *, vectors: StaticVectors | None, layers: JoinedLayers | None
+        self,
+        recipe: TaskRecipe,
+        vocab: InputVocab,
+        *,
+        vectors: StaticVectors | None,
+        layers: JoinedLayers | TrainedLayers | None,
     ) -> None:
         _check_parts(recipe, vectors, layers)
         self.recipe = recipe
@@ -112,7 +118,7 @@ class ColumnMaker:
 
     def make(self, sequences: Sequence[Sequence[str]]) -> Column:
         """Return sequences as one column, padded on the right to the longest."""
-        lengths_B = _lengths(sequences)
+        lengths_B, layers = _lengths(sequences), self.layers
         mask_BT = np.arange(lengths_B.max()) < lengths_B[:, None]
         distinct: dict[str, int] = {}
         places = [distinct.setdefault(token, len(distinct)) for tokens in sequences for token in tokens]
@@ -126,8 +132,14 @@ class ColumnMaker:
             words_BT=None if self.vectors is None else _spread(rows, places_BT, mask_BT),
             learned_BT=_spread(learned, places_BT, mask_BT) if self.recipe.words.trained else None,
             spelling=None if self.recipe.chars is None else _spell(words, places_BT, self.recipe.chars),
-            layers_LND=None if self.layers is None else self.layers.join(sequences),
+            layers_LND=None if layers is None or isinstance(layers, TrainedLayers) else layers.join(sequences),
+            spelled=layers.spell(sequences) if isinstance(layers, TrainedLayers) else None,
         )
+
+    @property
+    def trained(self) -> TrainedLayers | None:
+        """Layers of a biLM that is trained with the task; None if there is none."""
+        return self.layers if isinstance(self.layers, TrainedLayers) else None
 
     def sizes(self) -> InputSizes:
         """Return the sizes of the model's inputs."""
@@ -177,7 +189,7 @@ def share_layers(makers: Sequence[ColumnMaker]) -> list[ColumnMaker]:
     shared: dict[int, SharedLayers] = {}
     return [
         maker
-        if maker.layers is None
+        if maker.layers is None or isinstance(maker.layers, TrainedLayers)
         else maker.with_layers(shared.setdefault(id(maker.layers), SharedLayers(maker.layers)))
         for maker in makers
     ]
@@ -233,7 +245,9 @@ def _lengths(sequences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     return np.array([len(tokens) for tokens in sequences], dtype=np.int64)
 
 
-def _check_parts(recipe: TaskRecipe, vectors: StaticVectors | None, layers: JoinedLayers | None) -> None:
+def _check_parts(
+    recipe: TaskRecipe, vectors: StaticVectors | None, layers: JoinedLayers | TrainedLayers | None
+) -> None:
     """Check that vectors and layers are given exactly when the recipe asks for them."""
     words, elmo = recipe.words, recipe.elmo
     if (vectors is not None) != (words.file is not None):

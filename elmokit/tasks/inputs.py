@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from elmokit.embed.trained_layers import SpelledSequences, TrainedLayers
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.nn.basic import CharCNN, Dropout
 from elmokit.nn.mixes import DimensionMix, GatedMix
@@ -36,7 +37,8 @@ class Column:
     words_BT: Tensor | None = None  # rows of the static vectors; row 0 is zeros, for out-of-vocabulary words
     learned_BT: Tensor | None = None  # rows of their trained offsets; row 0 stays zero
     spelling: Spelling | None = None
-    layers_LND: Tensor | None = None  # biLM layers, no padding, sequences concatenated
+    layers_LND: Tensor | None = None  # layers of a frozen biLM, no padding, sequences concatenated
+    spelled: SpelledSequences | None = None  # input of a biLM that is trained with the task
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,27 @@ class InputSizes:
 
 
 class TokenEncoder(nn.Module):
-    """Concatenates the vectors of every token. Each place of ELMo has its own mix, shared by all columns."""
+    """Concatenates the vectors of every token. Each place of ELMo has its own mix, shared by all columns.
+
+    Args:
+        sizes: sizes of the inputs.
+        chars: the character CNN; None for none.
+        elmo: place and mix of the biLM's layers.
+        trained: biLM that is trained with the task; None if columns have the layers of a frozen one.
+    """
 
     vectors_VD: Tensor | None
 
-    def __init__(self, sizes: InputSizes, chars: CharSettings | None, elmo: ElmoSettings) -> None:
+    def __init__(
+        self,
+        sizes: InputSizes,
+        chars: CharSettings | None,
+        elmo: ElmoSettings,
+        *,
+        trained: TrainedLayers | None = None,
+    ) -> None:
         super().__init__()
+        self.trained = trained
         self.register_buffer("vectors_VD", sizes.vectors_VD, persistent=False)
         word_dim = 0 if sizes.vectors_VD is None else sizes.vectors_VD.shape[1]
         self.learned = nn.Parameter(torch.zeros(sizes.num_learned, word_dim)) if sizes.num_learned else None
@@ -98,11 +115,12 @@ class TokenEncoder(nn.Module):
             spelled_BTF = functional.embedding(column.spelling.words_BT, self.char_cnn(column.spelling.chars_WK))
             parts.append(spelled_BTF * column.mask_BT[:, :, None])  # zeros on padding, as in all other parts
         gate = None if self.place_gate is None else 2 * self.place_gate.sigmoid()
+        layers_LND = column.layers_LND if self.trained is None else self.trained(column.spelled)
         if self.input_mix is not None:
-            mixed_BTD = self._mixed(self.input_mix, column)
+            mixed_BTD = self._mixed(self.input_mix, layers_LND, column.mask_BT)
             parts.append(mixed_BTD if gate is None else gate * mixed_BTD)
         inputs_BTE = torch.cat(parts, dim=2)
-        elmo_BTD = None if self.output_mix is None else self._mixed(self.output_mix, column)
+        elmo_BTD = None if self.output_mix is None else self._mixed(self.output_mix, layers_LND, column.mask_BT)
         if elmo_BTD is not None and gate is not None:
             elmo_BTD = (2 - gate) * elmo_BTD
         return EncodedTokens(inputs_BTE, elmo_BTD, column.mask_BT)
@@ -112,8 +130,7 @@ class TokenEncoder(nn.Module):
         mixes = [mix for mix in (self.input_mix, self.output_mix) if mix is not None]
         return sum((mix.penalty(self.penalty_strength) for mix in mixes), torch.zeros(()))
 
-    def _mixed(self, mix: ScalarMix, column: Column) -> Tensor:
-        layers_LND, mask_BT = column.layers_LND, column.mask_BT
+    def _mixed(self, mix: ScalarMix, layers_LND: Tensor | None, mask_BT: Tensor) -> Tensor:
         assert layers_LND is not None
         everywhere_1N = torch.ones(1, layers_LND.shape[1], dtype=torch.bool, device=mask_BT.device)
         mixed_1ND: Tensor = self.dropout(mix(layers_LND[None, :, :, : self.layer_dim], everywhere_1N))

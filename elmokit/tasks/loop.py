@@ -34,7 +34,7 @@ from elmokit.runs.world import ALONE
 from elmokit.tasks.batches import TrainingBatches, num_batches, prefetched
 from elmokit.tasks.inputs import mix_weights
 from elmokit.tasks.materials import Materials, TaskData, all_sequences, gather_materials
-from elmokit.tasks.optimizer import learned_parameters
+from elmokit.tasks.optimizer import TRAINED, learned_parameters
 from elmokit.tasks.progress import (
     DevScores,
     Finished,
@@ -92,7 +92,13 @@ def run_task(
         with seeded(recipe.training.seed, START):
             model = build_task_model(task, recipe, materials.labels, materials.columns)
         batches = TrainingBatches(model, materials.train)
-        state = TaskState(model.module, recipe.training, steps_per_epoch=batches.per_epoch, metric=task.metric)
+        state = TaskState(
+            model.module,
+            recipe.training,
+            steps_per_epoch=batches.per_epoch,
+            metric=task.metric,
+            bilm_rate=recipe.elmo.learning_rate,
+        )
         if newest is not None:
             state.restore(newest)
         report(_plan(state, materials))
@@ -250,14 +256,16 @@ def _warn_if_untrained(dev_score: float, state: TaskState) -> None:
 
 
 def _save(materials: Materials, finished: Finished, weights: dict[str, Tensor], folder: Path) -> None:
+    """Save the model, whose module has the best weights. A biLM that was trained is saved as one, not as weights."""
+    trained = materials.columns.trained
     saved = SavedTask(
         task=materials.task,
         recipe=materials.recipe,
         labels=materials.labels,
         vocab=materials.vocab,
         vectors=materials.vectors,
-        source=materials.source,
-        weights=weights,
+        source=materials.source if trained is None else trained.to_embedder(),
+        weights={name: weight for name, weight in weights.items() if not name.startswith(TRAINED)},
     )
     scores = {f"Dev {name}": value for name, value in finished.dev.items()}
     scores |= {f"Test {name}": value for name, value in (finished.test or {}).items()}

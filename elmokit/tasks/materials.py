@@ -10,6 +10,7 @@ from elmokit.config import FrozenConfig
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.layer_store import LayerStore
 from elmokit.embed.sources import UNTRAINED, open_layer_source
+from elmokit.embed.trained_layers import TrainedLayers
 from elmokit.encoders.layer_sources import LayerSource
 from elmokit.encoders.static_vectors import StaticVectors, read_static_vectors
 from elmokit.errors import ConfigError, InputError
@@ -43,7 +44,7 @@ class Materials:
     vocab: InputVocab
     vectors: StaticVectors | None
     source: LayerSource | None
-    layers: LayerStore | None
+    layers: LayerStore | None  # cached; None without ELMo, and if the biLM is trained
     columns: ColumnMaker
     resume_key: dict[str, Any]
 
@@ -75,14 +76,15 @@ def gather_materials(task: AnyTask, recipe: TaskRecipe, data: TaskData, layers_d
     vectors = None if recipe.words.file is None else read_static_vectors(recipe.words.file)
     vocab = learn_inputs(all_sequences(task, train), recipe, vectors=vectors)
     source = _open_source(recipe) if reads_elmo(recipe) else None
-    layers = None if source is None else LayerStore.open(layers_dir, source)
+    layers = None if source is None or recipe.elmo.train else LayerStore.open(layers_dir, source)
+    trained = TrainedLayers(source.saved()) if recipe.elmo.train and isinstance(source, Embedder) else None
     fingerprints = {
         "training data": examples_fingerprint(task, train, labels),
         "development data": examples_fingerprint(task, data.dev, None),
         "file of static vectors": None if recipe.words.file is None else sha256(Path(recipe.words.file)),
         "biLM": None if source is None else source.fingerprint(),
     }
-    columns = ColumnMaker(recipe, vocab, vectors=vectors, layers=layers)
+    columns = ColumnMaker(recipe, vocab, vectors=vectors, layers=trained or layers)
     return Materials(
         task=task,
         recipe=recipe,
@@ -110,4 +112,6 @@ def _open_source(recipe: TaskRecipe) -> LayerSource:
     source = open_layer_source(f"{UNTRAINED if elmo.untrained else ''}{elmo.model}", seed=recipe.training.seed)
     if elmo.layers == "type" and not isinstance(source, Embedder):
         raise ConfigError(f"elmo.layers is 'type', but {elmo.model} is no biLM; give elmo.layers=all or last")
+    if elmo.train and not isinstance(source, Embedder):
+        raise ConfigError(f"elmo.train is set, but {elmo.model} is no biLM; only a biLM is trained with a task")
     return source

@@ -11,18 +11,28 @@ from elmokit.tasks.recipe import TrainingSettings
 
 DECAY, DECAY_STEPS = 0.999, 100  # Lee et al. 2017
 TOKENS = "tokens."  # prefix of the token encoder's parameters
+TRAINED = "tokens.trained."  # prefix of the parameters of a biLM that is trained with the task
+SCALE = "scale"  # key of a group of parameters: factor of its learning rate
 
 RHO = 0.95  # Adadelta's
 
 
 class TaskOptimizer:
-    """Adds the l2 penalty to the gradients, clips them, then updates the weights."""
+    """Adds the l2 penalty to the gradients, clips them, then updates the weights.
 
-    def __init__(self, model: nn.Module, settings: TrainingSettings) -> None:
+    Args:
+        model: module of a task.
+        settings: of the run.
+        bilm_rate: learning rate of a biLM in the model, before the schedule; None: that of all other weights.
+    """
+
+    def __init__(self, model: nn.Module, settings: TrainingSettings, *, bilm_rate: float | None = None) -> None:
         self._parameters = learned_parameters(model)
         self._decayed = [self._parameters[name] for name in decayed_names(model)] if settings.weight_decay else []
         self._settings = settings
         self._method = _make(settings, list(self._parameters.values()))
+        if bilm_rate is not None:
+            self._split_group(bilm_rate / settings.learning_rate)
 
     def clear(self) -> None:
         """Clear the gradients of the step before."""
@@ -44,9 +54,16 @@ class TaskOptimizer:
         if settings.clip_value is not None:
             nn.utils.clip_grad_value_(learning, settings.clip_value)
         for group in self._method.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group.get(SCALE, 1.0)
         self._method.step()
         return float(norm)
+
+    def _split_group(self, scale: float) -> None:
+        """Give the biLM a group of its own, whose learning rate is ``scale`` times that of the other weights."""
+        (group,) = self._method.param_groups
+        of_bilm = [weight for name, weight in self._parameters.items() if name.startswith(TRAINED)]
+        others = [weight for name, weight in self._parameters.items() if not name.startswith(TRAINED)]
+        self._method.param_groups = [{**group, "params": others}, {**group, "params": of_bilm, SCALE: scale}]
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state of the optimizer, by name."""

@@ -65,6 +65,10 @@ class ElmoSettings(FrozenConfig):
     learn_gamma: bool = True
     layer_norm: Annotated[Literal["none", "token", "batch"], NoneByName] = "none"
     dropout: Share = 0.5
+    train: bool = False
+    """Train the biLM with the task. Its layers are then computed in every step, instead of once."""
+    learning_rate: Positive | None = None
+    """Learning rate of a biLM that is trained, under the schedule of the task; none: the task's."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -72,6 +76,10 @@ class ElmoSettings(FrozenConfig):
             raise ValueError(f"mix {self.mix} needs all layers, but layers is {self.layers}; give layers=all")
         if self.gate_places and self.place != "both":
             raise ValueError(f"gate_places needs both places, but place is {self.place}; give place=both")
+        if self.learning_rate is not None and not self.train:
+            raise ValueError("learning_rate is that of a biLM that is trained; give train=true, or leave it out")
+        if self.train and self.place == NONE:
+            raise ValueError("train needs ELMo in the model, but place is none; give a place, or train=false")
         return self
 
 

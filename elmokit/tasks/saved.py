@@ -96,7 +96,7 @@ class SharedParts:
     """
 
     vectors: dict[str, StaticVectors] = field(default_factory=dict)
-    layers: dict[str, LiveLayers] = field(default_factory=dict)
+    layers: dict[tuple[str, bool], LiveLayers] = field(default_factory=dict)  # also by whether they are rounded
 
 
 def save_task(saved: SavedTask, folder: str | Path, *, scores: Mapping[str, float]) -> None:
@@ -187,7 +187,7 @@ def load_task(
     task = _find_task(folder, config.task, expected_task)
     labels = parse_config(task.labels, config.labels, source=f"{folder / CONFIG}, labels")
     vectors = _load_vectors(folder / VECTORS, config.vectors, shared)
-    layers = _load_layers(_bilm_folder(folder, config), config.bilm, shared)
+    layers = _load_layers(_bilm_folder(folder, config), config.bilm, shared, rounded=not config.recipe.elmo.train)
     columns = ColumnMaker(config.recipe, _read_inputs(folder / INPUTS), vectors=vectors, layers=layers)
     model = build_task_model(task, config.recipe, labels, columns)
     weights = _read_tensors(folder / TENSORS)
@@ -228,11 +228,12 @@ def _load_vectors(part: Path, key: str | None, shared: SharedParts) -> StaticVec
     return shared.vectors[key]
 
 
-def _load_layers(part: Path, key: str | None, shared: SharedParts) -> LiveLayers | None:
-    if key is None:
+def _load_layers(part: Path, bilm: str | None, shared: SharedParts, *, rounded: bool) -> LiveLayers | None:
+    if bilm is None:
         return None
+    key = bilm, rounded
     if key not in shared.layers:
-        shared.layers[key] = LiveLayers(open_layer_source(part))
+        shared.layers[key] = LiveLayers(open_layer_source(part), rounded=rounded)
     return shared.layers[key]
 
 
@@ -301,7 +302,8 @@ def _card(
     """Return the README.md of a folder called ``name``. ``scores`` are shown by their names."""
     training, elmo = recipe.training, recipe.elmo
     part = "" if training.max_examples is None else f", at most {training.max_examples:,} examples"
-    bilm = "untrained" if elmo.untrained else "frozen, in the folder bilm"
+    start = "untrained" if elmo.untrained else "frozen, in the folder bilm"
+    bilm = "trained with the task, in the folder bilm" if elmo.train else start
     rows = {
         "Parameters": f"{num_parameters:,} trained for the task",
         "ELMo": f"{bilm}; {PLACES[elmo.place]}" if has_bilm and elmo.place != "none" else "none",

@@ -38,11 +38,19 @@ class Best:
 class TaskState:
     """Trains step by step; can be saved to a checkpoint and restored from one between any two steps."""
 
-    def __init__(self, model: nn.Module, settings: TrainingSettings, *, steps_per_epoch: int, metric: str) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        settings: TrainingSettings,
+        *,
+        steps_per_epoch: int,
+        metric: str,
+        bilm_rate: float | None = None,
+    ) -> None:
         self.model, self.settings, self.metric = model, settings, metric
         self.steps_per_epoch = steps_per_epoch
         self.num_steps = settings.epochs * steps_per_epoch
-        self._optimizer = TaskOptimizer(model, settings)
+        self._optimizer = TaskOptimizer(model, settings, bilm_rate=bilm_rate)
         self._mean = None if settings.ema is None else MovingMean(model, settings.ema)
         self.step = 0
         self.seconds = 0.0  # of training, over all processes of the run

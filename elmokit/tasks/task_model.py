@@ -130,7 +130,7 @@ class TaskModel:
 
 def build_task_model(task: AnyTask, recipe: TaskRecipe, labels: FrozenConfig, columns: ColumnMaker) -> TaskModel:
     """Return a model with initial weights, which follow from torch's seed."""
-    tokens = TokenEncoder(columns.sizes(), recipe.chars, recipe.elmo)
+    tokens = TokenEncoder(columns.sizes(), recipe.chars, recipe.elmo, trained=columns.trained)
     module = task.build(model_settings(task, recipe), labels, tokens)
     return TaskModel(task, recipe, labels, columns, module)
 

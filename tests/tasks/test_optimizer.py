@@ -210,3 +210,18 @@ def test_the_mean_is_the_models_weights_for_a_moment_even_if_that_fails():
     with pytest.raises(ZeroDivisionError), mean.in_place():
         raise ZeroDivisionError
     assert torch.equal(model.emit.weight, torch.full((2, 4), 1 / 3))
+
+
+def test_a_bilm_has_a_learning_rate_of_its_own_under_the_same_schedule():
+    model = nn.Module()
+    model.tokens = nn.Module()
+    model.tokens.trained = nn.Linear(1, 1, bias=False)
+    model.emit = nn.Linear(1, 1, bias=False)
+    before = {name: weight.item() for name, weight in model.named_parameters()}
+    settings = TrainingSettings(optimizer="sgd", learning_rate=0.1)
+    optimizer = TaskOptimizer(model, settings, bilm_rate=0.01)
+    for weight in model.parameters():
+        weight.grad = torch.ones(1, 1)
+    optimizer.step(0.05)  # the schedule has halved the rate
+    moves = {name: before[name] - weight.item() for name, weight in model.named_parameters()}
+    assert moves == pytest.approx({"tokens.trained.weight": 0.005, "emit.weight": 0.05})
