@@ -218,15 +218,16 @@ def parse_overrides(overrides: Sequence[str] | Mapping[str, Any]) -> dict[str, A
 
 
 def find_recipe(name: str, *, folder: str = "") -> Path:
-    """Return the path of a recipe, given as a TOML file or as the name of one that elmokit has in this folder."""
+    """Return the path of a recipe: a TOML file, or the name of one that elmokit has in this folder or below it."""
     if name.endswith(".toml") or Path(name).is_file():
         return Path(name)
     inside, beside = (root / "recipes" for root in Path(__file__).parents[:2])  # installed, or in a source tree
     ours = (inside if inside.is_dir() else beside) / folder
-    known = {path.stem: path for path in ours.glob("*.toml")}
-    if name not in known:
-        raise ConfigError(f"there is no recipe {name!r}; name a TOML file, or one of ours: {', '.join(sorted(known))}")
-    return known[name]
+    path = ours / f"{name}.toml"
+    if not path.is_file():
+        known = sorted(path.stem for path in ours.glob("*.toml"))
+        raise ConfigError(f"there is no recipe {name!r}; name a TOML file, or one of ours: {', '.join(known)}")
+    return path
 
 
 def _parse_override(override: str) -> tuple[str, Any]:

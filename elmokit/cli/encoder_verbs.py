@@ -86,7 +86,11 @@ def train(
 @verb(encoder)
 def info(
     spec: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="A folder, untrained:MODEL, glove:FILE, or cove:WEIGHTS,VECTORS.")
+        str,
+        typer.Argument(
+            metavar="ENCODER",
+            help="A folder, untrained:MODEL, glove:FILE, cove:WEIGHTS,VECTORS or taglm:FORWARD,BACKWARD.",
+        ),
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,

@@ -112,7 +112,7 @@ class RunDisplay:
 
         assert self._plan is not None
         steps = f"/{self._plan.num_steps:,}" if self._plan.num_steps else ""
-        loss = _loss((line.forward_loss + line.backward_loss) / 2, is_sampled=line.sampled)
+        loss = _loss(line.loss, is_sampled=line.sampled)
         return (
             f"step {line.step:,}{steps}, epoch {line.epoch:.2f}, {line.tokens_per_second:,.0f} tokens/s, "
             f"{clock(self._seconds_left(line))} left, {loss}{self._perplexity}"

@@ -1,9 +1,10 @@
 """Layer sources by name: a biLM, or any encoder that it is compared with.
 
-    en-small, FOLDER        a biLM: bundled, installed or saved; a saved CoVe or context2vec
+    en-small, FOLDER        a biLM: bundled, installed or saved; a saved CoVe, context2vec or TagLM
     untrained:MODEL         a biLM of the same shape with random weights
     glove:FILE              static vectors as a single layer; word2vec:FILE is the same
     cove:WEIGHTS,VECTORS    the published weights of CoVe, and the GloVe file that they were trained on
+    taglm:FORWARD,BACKWARD  two language models that share nothing, each the folder of a biLM
 
 Everything that reads layers takes such a name: tasks (``elmo.model``), probes and evaluations.
 """
@@ -13,6 +14,7 @@ from typing import Unpack
 
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.options import EmbedderOptions
+from elmokit.embed.separate_models import SeparateModels, is_pair, load_pair
 from elmokit.encoders.layer_sources import (
     Context2VecLayers,
     CoVeLayers,
@@ -28,7 +30,7 @@ from elmokit.runs.seeds import seeded
 from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import load_saved
 
-UNTRAINED, COVE, STATIC = "untrained:", "cove:", ("glove:", "word2vec:")
+UNTRAINED, COVE, TAGLM, STATIC = "untrained:", "cove:", "taglm:", ("glove:", "word2vec:")
 UNTRAINED_STREAM = 2  # key of the random stream that untrained weights are drawn from
 
 
@@ -44,12 +46,15 @@ def open_layer_source(spec: str | Path, *, seed: int = 0, **options: Unpack[Embe
     if name.startswith(STATIC):
         return StaticLayers(read_static_vectors(name.partition(":")[2]))
     if name.startswith(COVE):
-        weights, comma, vectors = name.removeprefix(COVE).rpartition(",")
-        if not comma:
-            raise InputError(f"{name}: names no static vectors; expected cove:WEIGHTS,VECTORS")
+        weights, vectors = split_pair(name, expected="cove:WEIGHTS,VECTORS")
         return load_published_cove(weights, read_static_vectors(vectors))
+    if name.startswith(TAGLM):
+        both = split_pair(name)
+        return SeparateModels(*(Embedder.from_pretrained(folder, **options) for folder in both))
     if name.startswith(UNTRAINED):
         return untrained_embedder(name.removeprefix(UNTRAINED), seed=seed, **options)
+    if is_pair(name):
+        return load_pair(name)
     return load_encoder(name) if is_encoder(name) else Embedder.from_pretrained(spec, **options)
 
 
@@ -62,7 +67,13 @@ def untrained_embedder(model: str | Path, *, seed: int, **options: Unpack[Embedd
 
 def describe_layer_source(source: LayerSource) -> dict[str, str | int]:
     """Return kind, sizes and fingerprint of a source."""
-    kinds = {StaticLayers: "static vectors", CoVeLayers: "CoVe", Context2VecLayers: "context2vec", Embedder: "biLM"}
+    kinds = {
+        StaticLayers: "static vectors",
+        CoVeLayers: "CoVe",
+        Context2VecLayers: "context2vec",
+        SeparateModels: "TagLM",
+        Embedder: "biLM",
+    }
     return {
         "kind": kinds.get(type(source), type(source).__name__),
         "layers": source.num_layers,
@@ -77,5 +88,15 @@ def save_layer_source(source: LayerSource, folder: str | Path, *, description: s
         save_encoder(source, folder, description=description)
     elif isinstance(source, Embedder):
         source.save_pretrained(folder, description=description)
+    elif isinstance(source, SeparateModels):
+        source.save(folder, description=description)
     else:
         raise InputError(f"cannot save layers of type {type(source).__name__}; expected a biLM or one of our encoders")
+
+
+def split_pair(name: str, *, expected: str = "taglm:FORWARD,BACKWARD") -> tuple[str, str]:
+    """Return the two paths in a name, which a comma separates; an error says what was ``expected``."""
+    first, comma, second = name.partition(":")[2].rpartition(",")
+    if not comma:
+        raise InputError(f"{name}: names one path; expected two, {expected}")
+    return first, second

@@ -3,7 +3,7 @@
 A batch depends only on the seed and its number. Every rank makes the whole batch and takes its rows.
 
 Shapes: R rows of the whole batch, r of this rank, T unrolled steps, N = T r positions, time-major,
-W distinct words, C characters per word, K negatives.
+W distinct words, C ids per word (its characters, or its word id), K negatives.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from torch import Tensor
 from elmokit.model.softmax import Candidates
 from elmokit.pretrain.negatives import draw_negatives
 from elmokit.text.corpus import Corpus
+from elmokit.text.corpus_inputs import CorpusInputs
 from elmokit.text.streams import Cursor, RowStreams
 from elmokit.text.vocab import Vocab
 
@@ -69,8 +70,9 @@ class PretrainBatches:
         num_negatives: int | None,
         seed: int,
         rows: range,
+        reads_words: bool = False,
     ) -> None:
-        self._corpus = corpus
+        self._inputs = CorpusInputs(corpus, vocab if reads_words else None)
         self._num_words = len(vocab)
         self._target_of_word = corpus.target_ids(vocab).astype(np.int64)
         self._num_negatives = num_negatives
@@ -101,7 +103,7 @@ class PretrainBatches:
             self._direction(step, index, places[index], self._target_of_word[text.target_ids_RU.T])
             for index, text in enumerate(texts)
         )
-        char_ids_WC = torch.from_numpy(self._corpus.char_ids(distinct_W).astype(np.int64))
+        char_ids_WC = torch.from_numpy(self._inputs.ids(distinct_W))
         return PretrainBatch(step, char_ids_WC, forward, backward)
 
     def _direction(

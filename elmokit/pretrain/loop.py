@@ -59,7 +59,7 @@ def train(
             ended = time.monotonic()
             writer.raise_if_failed()
             unlogged.append((loss, ended - began))
-            report(StepDone(state.step, (loss.forward + loss.backward) / 2, ended - start))
+            report(StepDone(state.step, loss.mean, ended - start))
             if state.step % LOG_EVERY == 0 or state.is_over:
                 journal.write(_summary(state, unlogged, ended - start))
                 unlogged.clear()

@@ -23,7 +23,7 @@ class StepDone:
     """One training step. It is reported at once, and not logged."""
 
     step: int
-    loss: float  # mean of both directions
+    loss: float  # mean of the trained directions
     seconds: float  # since the start of the run, without the time between sessions
 
 
@@ -42,16 +42,24 @@ class LogLine:
     epoch: float
     tokens_per_second: float  # targets of one direction
     sampled: bool  # whether the losses are those of a sampled softmax, from which no perplexity follows
-    forward_loss: float
+    forward_loss: float  # 0 if the direction is not trained
     backward_loss: float
     gradient_norm: float
     learning_rate: float
     seconds: float  # since the start of the run, without the time between sessions
 
+    @property
+    def loss(self) -> float:
+        """Mean loss of the trained directions."""
+        return mean_loss(self.forward_loss, self.backward_loss)
+
 
 @dataclass(frozen=True)
 class HeldOut:
-    """An evaluation on held-out text, always with the full softmax."""
+    """An evaluation on held-out text, always with the full softmax.
+
+    A direction that is not trained predicts from the biases of the softmax alone, and counts in no mean.
+    """
 
     step: int
     forward_perplexity: float
@@ -66,6 +74,11 @@ Logged = LogLine | HeldOut
 """Entries that are written to the log."""
 Entry = RunPlan | StepDone | EvaluationStarted | Logged
 Report = Callable[[Entry], None]
+
+
+def mean_loss(forward: float, backward: float) -> float:
+    """Return the mean of two losses; 0 stands for a direction that is not trained."""
+    return (forward + backward) / ((forward != 0) + (backward != 0) or 1)
 
 
 def curve_values(entry: Logged) -> dict[str, float]:

@@ -4,10 +4,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
-from elmokit.config import BiLMConfig, FrozenConfig, Positive, Share
+from elmokit.config import BiLMConfig, CharEncoderConfig, FrozenConfig, Positive, Share, WordTableConfig
 from elmokit.text.rules import TextRules
 from elmokit.text.tokens import GENERIC
 
+TrainedDirection = Literal["both", "forward", "backward"]
 FULL_SOFTMAX_UP_TO = 10_000  # words; above that a sampled softmax is faster and, for the same hours, better
 
 Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
@@ -76,6 +77,9 @@ class PretrainSettings(FrozenConfig):
     num_rows: PositiveInt = 128
     """Streams of text that are read in parallel, over all ranks."""
     unroll_steps: PositiveInt = 20
+    direction: TrainedDirection = "both"
+    """Train one direction alone, as a plain language model. The LSTMs of the other one are zero, and so are their
+    outputs. Two such models share nothing: `elmokit.embed.separate_models` joins their layers."""
     dropout: Share = 0.1
     optimizer: Literal["adagrad", "adam", "sgd"] = "adagrad"
     learning_rate: Positive = 0.2
@@ -114,6 +118,9 @@ class PretrainSettings(FrozenConfig):
 class Recipe(FrozenConfig):
     """Everything that a run depends on."""
 
+    input: Literal["characters", "words"] = "characters"
+    """``words``: the model reads the ids of the words that it predicts, in place of their characters. All other words
+    are one. A word vector is as wide as the LSTMs' input, and ``model.char_encoder`` is not used."""
     model: BiLMConfig = BiLMConfig()
     data: DataSettings = DataSettings()
     vocab: VocabSettings = VocabSettings()
@@ -123,5 +130,18 @@ class Recipe(FrozenConfig):
     @model_validator(mode="after")
     def _reads_bytes(self) -> Self:
         if not self.model.reads_bytes:
-            raise ValueError("pretraining supports models that read bytes; leave out words and num_dictionary_chars")
+            raise ValueError(
+                "a model with a dictionary of its own cannot be pretrained; leave out model.words and "
+                'num_dictionary_chars, and give input = "words" for a model that reads word ids'
+            )
         return self
+
+    def model_for(self, num_words: int) -> BiLMConfig:
+        """Return the model, whose sizes may follow from the number of words in the vocabulary."""
+        if self.input == "characters":
+            return self.model
+        lstm = self.model.lstm
+        encoder = CharEncoderConfig(filters=(), num_highway=0, max_chars=self.model.char_encoder.max_chars)
+        return BiLMConfig(
+            char_encoder=encoder, lstm=lstm, words=WordTableConfig(num_words=num_words, dim=lstm.proj_dim)
+        )

@@ -71,6 +71,7 @@ def _recipe_key(recipe: Recipe, precision: str) -> ResumeKey:
     if recipe.training.schedule != "constant":
         free = free - LENGTH
     return {
+        "input": recipe.input,
         "model": recipe.model.model_dump(mode="json"),
         "softmax": recipe.softmax.model_dump(mode="json"),
         "training": recipe.training.model_dump(mode="json", exclude=free) | {"precision": precision},
@@ -90,7 +91,8 @@ def _without_length(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[
 
 
 def _parse_key(key: Mapping[str, Any]) -> Recipe:
-    values = {**{name: key[name] for name in ("model", "softmax")}, "training": SOME_END | key["training"]}
+    parts = {name: key[name] for name in ("input", "model", "softmax") if name in key}  # older keys have no input
+    values = {**parts, "training": SOME_END | key["training"]}
     return parse_config(Recipe, values, source="the run in this folder was started by another version of elmokit")
 
 

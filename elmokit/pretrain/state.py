@@ -14,6 +14,7 @@ from elmokit.pretrain.batches import PretrainBatches
 from elmokit.pretrain.distributed import gather_rows, sum_gradients
 from elmokit.pretrain.dropout import RowDropout
 from elmokit.pretrain.optimizer import PretrainOptimizer
+from elmokit.pretrain.progress import mean_loss
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.resume_check import ResumeKey, precision_on, recipe_key
 from elmokit.pretrain.schedule import learning_rate, planned_steps
@@ -32,10 +33,15 @@ DROPOUT_KEY = 1
 class StepLoss:
     """Losses of one step, over all ranks."""
 
-    forward: float  # per target, in nats; of the sampled softmax if that is trained
+    forward: float  # per target, in nats; of the sampled softmax if that is trained; 0 if the direction is not trained
     backward: float
     gradient_norm: float
     learning_rate: float
+
+    @property
+    def mean(self) -> float:
+        """Mean loss of the trained directions."""
+        return mean_loss(self.forward, self.backward)
 
 
 class PretrainState:
@@ -58,7 +64,7 @@ class PretrainState:
         self.num_negatives = recipe.softmax.negatives_for(len(vocab))
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(settings.seed)
-            model = LanguageModel.untrained(recipe.model, len(vocab)) if model is None else model
+            model = _untrained(recipe, len(vocab)) if model is None else model
         self.model = model.to(world.device)
         self.model.bilm.pack_weights()  # for reading without gradients: held-out text, or all if frozen
         self.mixed = precision_on(world.device, settings) == "bf16"
@@ -75,6 +81,7 @@ class PretrainState:
             num_negatives=self.num_negatives,
             seed=settings.seed,
             rows=self.rows,
+            reads_words=not self.model.bilm.config.reads_bytes,
         )
         self.lstm_state = self.model.bilm.zero_state(len(self.rows))
         self.num_steps = planned_steps(settings, corpus)
@@ -113,6 +120,7 @@ class PretrainState:
             executor=executor,
             mixed=self.mixed,
             frozen_bilm=self.frozen_bilm,
+            direction=settings.direction,
         )
         # The first rank's clock and every rank's request to stop travel with the losses: all ranks end at one step.
         clock = torch.tensor([seconds if self.world.is_first else 0.0, float(stop)], device=self.world.device)
@@ -177,6 +185,17 @@ class PretrainState:
         """Return the values that must be unchanged when the run is resumed."""
         fingerprints = {"text": self.corpus.fingerprint, "vocabulary": self.vocab.fingerprint}
         return recipe_key(self.recipe, self.world.device) | fingerprints
+
+
+def _untrained(recipe: Recipe, num_words: int) -> LanguageModel:
+    """Return a model as training starts; the LSTMs of a direction that is not trained are zero."""
+    model = LanguageModel.untrained(recipe.model_for(num_words), num_words)
+    silent = {"both": None, "forward": model.bilm.backward_lstm, "backward": model.bilm.forward_lstm}
+    stack = silent[recipe.training.direction]
+    if stack is not None:
+        for weight in stack.parameters():
+            torch.nn.init.zeros_(weight)
+    return model
 
 
 def _by_kind(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:

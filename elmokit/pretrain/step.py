@@ -6,7 +6,7 @@ Each starts from a detached copy of the token layer's output; their gradients ar
 Shapes: N positions, W distinct words, P width, R rows of the softmax.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ from elmokit.model.lstm import Drop, LSTMStack, LSTMState
 from elmokit.model.softmax import LossGrads, Softmax, full_loss, sampled_loss
 from elmokit.pretrain.batches import DirectionBatch, PretrainBatch
 from elmokit.pretrain.optimizer import RowGradients
+from elmokit.pretrain.recipe import TrainedDirection
 
 NUM_HALVES = 2  # of a batch's words, each encoded on one core
 
@@ -52,11 +53,13 @@ def compute_gradients(
     executor: Executor | None,
     mixed: bool = False,
     frozen_bilm: bool = False,
+    direction: TrainedDirection = "both",
 ) -> StepResult:
     """Set every parameter's gradient to that of ``scale`` times the two directions' summed losses.
 
     With ``mixed`` the token layer computes products in bfloat16, as LSTMs do after `LSTMStack.mix_precision`.
     With ``frozen_bilm`` only the softmax gets a gradient; parameters without one are neither shared nor updated.
+    A single ``direction`` leaves the other one's LSTMs without a gradient.
     """
     model.zero_grad(set_to_none=True)
     encoded = _encode(model.bilm, batch.char_ids_WC, executor, mixed=mixed, frozen_bilm=frozen_bilm)
@@ -66,12 +69,34 @@ def compute_gradients(
         (model.bilm.backward_lstm, batch.backward, start.backward, drop("backward")),
     )
     calls = [(model.softmax, tokens_WP, *part, scale, frozen_bilm) for part in parts]
-    forward, backward = run_both(executor, _run_direction, *calls)
-    if forward.tokens_grad_WP is not None and backward.tokens_grad_WP is not None:
-        _learn_encoding(encoded, forward.tokens_grad_WP + backward.tokens_grad_WP, executor)
-    rows = _softmax_gradients(model.softmax, batch, forward.softmax, backward.softmax, scale)
-    final = BiLMState(forward.final, backward.final)
-    return StepResult(forward.softmax.loss, backward.softmax.loss, rows, final)
+    forward = backward = None
+    if direction == "both":
+        forward, backward = run_both(executor, _run_direction, *calls)
+    elif direction == "forward":
+        forward = _run_direction(*calls[0])
+    else:
+        backward = _run_direction(*calls[1])
+    grads = [run.tokens_grad_WP for run in (forward, backward) if run is not None and run.tokens_grad_WP is not None]
+    if grads:
+        _learn_encoding(encoded, grads[0] if len(grads) == 1 else grads[0] + grads[1], executor)
+    rows = _softmax_gradients(
+        model.softmax,
+        [
+            (part, run.softmax)
+            for part, run in ((batch.forward, forward), (batch.backward, backward))
+            if run is not None
+        ],
+        scale,
+    )
+    none = tokens_WP.new_zeros((), dtype=torch.double)
+    return StepResult(
+        forward_loss=none if forward is None else forward.softmax.loss,
+        backward_loss=none if backward is None else backward.softmax.loss,
+        softmax_rows=rows,
+        final=BiLMState(
+            start.forward if forward is None else forward.final, start.backward if backward is None else backward.final
+        ),
+    )
 
 
 def _encode(
@@ -126,20 +151,18 @@ def _run_direction(
 
 
 def _softmax_gradients(
-    softmax: Softmax, batch: PretrainBatch, forward: LossGrads, backward: LossGrads, scale: float
+    softmax: Softmax, parts: Sequence[tuple[DirectionBatch, LossGrads]], scale: float
 ) -> RowGradients | None:
     """Return one row per word that any rank used; with the full softmax, set the whole gradient instead."""
-    if batch.forward.rows is None or batch.backward.rows is None:
-        rows_R = torch.arange(len(softmax.bias), device=softmax.bias.device)
-    else:
-        rows_R = torch.cat([batch.forward.rows, batch.backward.rows]).unique()
+    used = [batch.rows for batch, _ in parts if batch.rows is not None]
+    rows_R = torch.cat(used).unique() if used else torch.arange(len(softmax.bias), device=softmax.bias.device)
     weight_RP = softmax.weight.new_zeros(len(rows_R), softmax.weight.shape[1])
     bias_R = softmax.bias.new_zeros(len(rows_R))
-    for part in (forward, backward):
+    for _, part in parts:
         place = torch.searchsorted(rows_R, part.rows_R)
         weight_RP.index_add_(0, place, part.weight_RP, alpha=scale)
         bias_R.index_add_(0, place, part.bias_R, alpha=scale)
-    if batch.forward.rows is not None:
+    if used:
         return RowGradients(rows_R, weight_RP, bias_R)
     softmax.weight.grad, softmax.bias.grad = weight_RP, bias_R
     return None

@@ -30,12 +30,12 @@ from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import LSTMStack, LSTMState, StackRun
 from elmokit.runs.world import World, run_with_heartbeat, sum_over_ranks
 from elmokit.score.contexts import WINDOW_WORDS, Sentences, read_contexts
-from elmokit.score.saved_lm import check_belongs
+from elmokit.score.saved_lm import check_belongs, dictionary_of
 from elmokit.text.corpus import Corpus
+from elmokit.text.corpus_inputs import CorpusInputs
 from elmokit.text.grouping import windows
 from elmokit.text.streams import Direction, RowBatch, read_rows_once
 from elmokit.text.vocab import Vocab
-from elmokit.weights.saved import check_reads_bytes
 
 NUM_ROWS = 256  # as the published models were evaluated
 STEPS_AT_ONCE = 32  # per batch of rows that carry their state; changes no result
@@ -93,7 +93,8 @@ def measure(
         if state == "carry":
             return _measure_rows(model, corpus, vocab, num_rows, warm_up=warm_up, executor=executor)
         alone = World(0, 1, device)
-        return measure_sentences(model, corpus, vocab, StartStates(state, warm=warm), num_rows, alone, executor)
+        states = StartStates(state, warm=warm, dictionary=dictionary_of(model.bilm.config, vocab))
+        return measure_sentences(model, corpus, vocab, states, num_rows, alone, executor)
 
 
 # Sentence by sentence
@@ -109,14 +110,14 @@ def measure_sentences(
     executor: Executor | None,
 ) -> Perplexity:
     """Measure perplexity sentence by sentence; every rank of ``world`` reads its share."""
-    target_ids = corpus.target_ids(vocab).astype(np.int64)
+    target_ids, inputs = corpus.target_ids(vocab).astype(np.int64), _inputs(model, corpus, vocab)
 
     def read_share() -> list[float]:
         forward = backward = 0.0
         num_targets = num_unknown = 0
         mine = np.arange(world.rank, corpus.num_sentences, world.size)
         for window in _windows(corpus, mine):
-            sentences = _gather(corpus, window, target_ids)
+            sentences = _gather(corpus, window, target_ids, inputs)
             for batch in read_contexts(model.bilm, sentences, states, batch_size=num_rows, executor=executor):
                 surprises = run_both(
                     executor,
@@ -144,12 +145,18 @@ def _windows(corpus: Corpus, indices: NDArray[np.int64]) -> Iterator[NDArray[np.
     return iter(np.split(indices, cuts)) if len(indices) else iter(())
 
 
-def _gather(corpus: Corpus, indices: NDArray[np.int64], target_ids: NDArray[np.int64]) -> Sentences:
+def _gather(
+    corpus: Corpus, indices: NDArray[np.int64], target_ids: NDArray[np.int64], inputs: CorpusInputs
+) -> Sentences:
     bounded = [np.concatenate([[corpus.bos_id], corpus.sentence(index), [corpus.eos_id]]) for index in indices.tolist()]
     distinct_W, places = np.unique(np.concatenate(bounded), return_inverse=True)
     ends = np.cumsum([len(words) for words in bounded])
     words = np.split(places.reshape(-1).astype(np.int64), ends[:-1])
-    return Sentences(corpus.char_ids(distinct_W).astype(np.int64), target_ids[distinct_W], words)
+    return Sentences(inputs.ids(distinct_W), target_ids[distinct_W], words)
+
+
+def _inputs(model: LanguageModel, corpus: Corpus, vocab: Vocab) -> CorpusInputs:
+    return CorpusInputs(corpus, None if model.bilm.config.reads_bytes else vocab)
 
 
 # Rows that carry their state
@@ -158,17 +165,17 @@ def _gather(corpus: Corpus, indices: NDArray[np.int64], target_ids: NDArray[np.i
 def _measure_rows(
     model: LanguageModel, corpus: Corpus, vocab: Vocab, num_rows: int, *, warm_up: bool, executor: Executor | None
 ) -> Perplexity:
-    target_ids = corpus.target_ids(vocab).astype(np.int64)
+    target_ids, inputs = corpus.target_ids(vocab).astype(np.int64), _inputs(model, corpus, vocab)
 
     def read(direction: Direction) -> tuple[float, int]:
         """Return the summed surprise of one direction, and its number of out-of-vocabulary targets."""
         stack = model.bilm.forward_lstm if direction == "forward" else model.bilm.backward_lstm
         state = stack.zero_state(num_rows)
         for batch in islice(_rows(corpus, direction, num_rows), WARM_UP_STEPS // STEPS_AT_ONCE if warm_up else 0):
-            state = _run_rows(model, stack, corpus, batch, state).final
+            state = _run_rows(model, stack, inputs, batch, state).final
         total, num_unknown = 0.0, 0
         for batch in _rows(corpus, direction, num_rows):
-            run = _run_rows(model, stack, corpus, batch, state)
+            run = _run_rows(model, stack, inputs, batch, state)
             state = run.final
             real_N = torch.from_numpy(_by_time(batch.mask_RU)).to(state.hidden_LBP.device)
             targets_N = torch.from_numpy(target_ids[_by_time(batch.target_ids_RU)]).to(real_N.device)[real_N]
@@ -193,10 +200,12 @@ def _rows(corpus: Corpus, direction: Direction, num_rows: int) -> Iterator[RowBa
 
 
 @torch.no_grad()  # here, because the setting is per thread
-def _run_rows(model: LanguageModel, stack: LSTMStack, corpus: Corpus, batch: RowBatch, start: LSTMState) -> StackRun:
+def _run_rows(
+    model: LanguageModel, stack: LSTMStack, inputs: CorpusInputs, batch: RowBatch, start: LSTMState
+) -> StackRun:
     distinct_W, places_N = np.unique(_by_time(batch.input_ids_RU), return_inverse=True)
     device = start.hidden_LBP.device
-    tokens_WP = model.bilm.encode_tokens(torch.from_numpy(corpus.char_ids(distinct_W).astype(np.int64)).to(device))
+    tokens_WP = model.bilm.encode_tokens(torch.from_numpy(inputs.ids(distinct_W)).to(device))
     num_rows, num_steps = batch.input_ids_RU.shape
     inputs_NP = tokens_WP[torch.from_numpy(places_N.reshape(-1)).to(device)]
     run: StackRun = stack(inputs_NP, [num_rows] * num_steps, start)
@@ -243,7 +252,7 @@ def first_sentences(corpus: Corpus, max_tokens: int | None) -> Corpus:
 def check_measurable(model: LanguageModel, corpus: Corpus, vocab: Vocab, num_rows: int) -> None:
     """Check that model, prepared text and vocabulary belong together."""
     check_belongs(model, vocab)
-    check_reads_bytes(model.bilm.config, purpose="perplexity of prepared text")
+    dictionary_of(model.bilm.config, vocab)  # raises for models that this does not support
     if num_rows < 1:
         raise InputError(f"num_rows is {num_rows}; it must be 1 or more")
     spelled, wanted = corpus.meta.settings.max_chars, model.bilm.config.char_encoder.max_chars

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elmokit.config import BiLMConfig
 from elmokit.errors import InputError
 from elmokit.model.bilm import BiLMState
 from elmokit.model.language_model import LanguageModel
@@ -55,14 +56,28 @@ def save_language_model(
     `elmokit.weights.folder.save_folder`.
     """
     check_belongs(model, vocab)
+    dictionary = dictionary_of(model.bilm.config, vocab)
     saved = SavedBiLM(
         model.bilm.config,
         dict(model.bilm.state_dict()),
         options=options,
-        start_state=to_tensors(warm_state(model.bilm)),
+        start_state=to_tensors(warm_state(model.bilm, dictionary)),
+        dictionary=dictionary,
     )
     softmax = SavedSoftmax(model.softmax.weight.detach(), model.softmax.bias.detach(), vocab)
     save_folder(saved, folder, softmax=softmax, description=description, half=half)
+
+
+def dictionary_of(config: BiLMConfig, vocab: Vocab) -> Dictionary | None:
+    """Return the dictionary of a model that reads the words that it predicts; None for one that reads bytes."""
+    if config.reads_bytes:
+        return None
+    if config.char_encoder.filters or config.words is None or config.words.num_words != len(vocab):
+        raise InputError(
+            "the model reads words by a dictionary of its own; this supports models that read bytes, such as those of "
+            "bilm-tf with char_cnn and those trained by elmokit, and models that read the words that they predict"
+        )
+    return Dictionary.of_vocab(vocab)
 
 
 def check_belongs(model: LanguageModel, vocab: Vocab) -> None:

@@ -30,6 +30,7 @@ from elmokit.config import (
 from elmokit.errors import ElmokitWarning
 from elmokit.text.chars import BOS_WORD, EOS_WORD, CharIds, CutWords, EncodedWords, bytes_read, encode_words
 from elmokit.text.checks import check_tokens
+from elmokit.text.vocab import SPECIAL_WORDS, UNK_WORD, Vocab
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,13 @@ class Dictionary:
     """Words in the order of the table, which has rows for boundaries and unknown words before them."""
     begin: str = BOS_WORD
     end: str = EOS_WORD
-    unknown: str = "<UNK>"
+    unknown: str = UNK_WORD
     """Text forms of the boundaries and of the unknown word."""
+
+    @classmethod
+    def of_vocab(cls, vocab: Vocab) -> "Dictionary":
+        """Return the dictionary of a model that reads the words that it predicts."""
+        return cls((), tuple(word for word in vocab.words if word not in SPECIAL_WORDS))
 
     @property
     def num_chars(self) -> int:

@@ -29,6 +29,7 @@ KINDS = {
     "cove": ("cove", 2, 10),
     "published cove": ("cove:{0}/cove.pth,{0}/vectors.npz", 2, 10),
     "context2vec": ("context2vec", 1, 5),
+    "taglm": ("taglm:{0}/bilm,{0}/other", 3, 12),
 }
 
 
@@ -37,6 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("sources")
     torch.manual_seed(0)
     Embedder(BiLM(toy_model())).save_pretrained(root / "bilm")
+    Embedder(BiLM(toy_model())).save_pretrained(root / "other")
+    Embedder(BiLM(toy_model(num_layers=1))).save_pretrained(root / "shallow")
     vectors = StaticVectors(WORDS, np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32))
     np.savez(root / "vectors.npz", words=np.array(WORDS), vectors=vectors.vectors_VD)
     rows = zip(WORDS, vectors.vectors_VD, strict=True)
@@ -98,12 +101,24 @@ def test_seeds_give_other_untrained_weights(folder: Path) -> None:
 
 
 def test_unknown_specs_are_rejected(folder: Path) -> None:
-    with pytest.raises(InputError, match="expected cove:WEIGHTS,VECTORS"):
+    with pytest.raises(InputError, match="expected two, cove:WEIGHTS,VECTORS"):
         open_layer_source(f"cove:{folder}/cove.pth")
+    with pytest.raises(InputError, match="expected two, taglm:FORWARD,BACKWARD"):
+        open_layer_source(f"taglm:{folder}/bilm")
+    with pytest.raises(InputError, match="3 layers of width 12, the backward one 2 of 12"):
+        open_layer_source(f"taglm:{folder}/bilm,{folder}/shallow")
     with pytest.raises(WeightsError, match="does not exist"):
         open_layer_source(folder / "nothing")
     with pytest.raises(InputError, match="no such file"):
         open_layer_source("glove:nothing.txt")
+
+
+def test_a_pair_whose_half_was_exchanged_is_rejected(folder: Path, tmp_path: Path) -> None:
+    pair = open_layer_source(f"taglm:{folder}/bilm,{folder}/other")
+    save_layer_source(pair, tmp_path / "pair", description="A pair.")
+    Embedder.from_pretrained(folder / "bilm").save_pretrained(tmp_path / "pair" / "backward")
+    with pytest.raises(WeightsError, match="is not what the pair was saved with"):
+        open_layer_source(tmp_path / "pair")
 
 
 def test_exchanged_vectors_of_a_saved_encoder_are_found(tmp_path: Path) -> None:

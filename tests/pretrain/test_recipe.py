@@ -142,6 +142,24 @@ def test_the_small_recipe_is_small() -> None:
     assert recipe.training.num_rows == 128
 
 
+def test_recipes_of_one_budget_differ_in_what_their_names_say() -> None:
+    shared, forward, backward, words = (
+        read_recipe(Recipe, RECIPES / "encoders" / f"{name}.toml", [])
+        for name in ("taglm-shared", "taglm-forward", "taglm-backward", "word-ids")
+    )
+    lstm, training = shared.model.lstm, shared.training
+    assert (lstm.cell_dim, lstm.proj_dim) == (1024, 128)
+    assert training.steps is not None
+    assert training.steps * training.num_rows * training.unroll_steps == 20_000_000
+    for recipe, direction in ((forward, "forward"), (backward, "backward")):
+        assert recipe.training.direction == direction
+        same = training.model_copy(update={"direction": direction})
+        assert recipe == shared.model_copy(update={"training": same})
+    assert words == shared.model_copy(
+        update={"input": "words", "model": shared.model.model_copy(update={"char_encoder": words.model.char_encoder})}
+    )
+
+
 def test_abbreviations_belong_to_the_generic_language() -> None:
     data = DataSettings(language="generic", abbreviations="la.txt", tokenized=True)
     assert data.rules.language == "generic:la.txt"
