@@ -32,15 +32,16 @@ STRENGTHS = (100.0, 10.0, 1.0, 0.1)
 
 HELD_OUT_PART = 10  # one in so many training sentences
 
-Column = Literal["xpos", "upos", "feats", "deprel", "lemma"]
+Column = Literal["xpos", "upos", "feats", "deprel", "direction", "lemma"]
 COLUMNS: Mapping[Column, str] = {
     "xpos": "xpos",
     "upos": "upos",
     "feats": "features",
     "deprel": "relations",
+    "direction": "directions",
     "lemma": "lemmas",
 }
-"""Columns of CoNLL-U, and the fields of a sentence that have them."""
+"""Columns of CoNLL-U, and the fields of a sentence that have them; ``direction`` is the side of a token's head."""
 # Peters et al. 2018, Table 6: accuracy on the Wall Street Journal, which our data are not.
 PUBLISHED: Mapping[str, float] = {
     "biLM, first layer": 97.3,

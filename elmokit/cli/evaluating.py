@@ -214,7 +214,8 @@ def pos(
     ] = None,
     test: Annotated[Path, typer.Option(metavar="FILE", help="Test set, evaluated once.")],
     column: Annotated[
-        Literal["xpos", "upos", "feats", "deprel", "lemma"], typer.Option(help="Column of CoNLL-U to predict.")
+        Literal["xpos", "upos", "feats", "deprel", "direction", "lemma"],
+        typer.Option(help="Column of CoNLL-U to predict; direction: the side of a token's head."),
     ] = "xpos",
     model: Model = None,
     control: Annotated[bool, typer.Option("--control", help="Also probe an untrained biLM of the same shape.")] = False,

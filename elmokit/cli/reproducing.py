@@ -54,7 +54,7 @@ again, on whichever machine they were made."""
 
 @verb(app, epilog=EPILOG)
 def reproduce(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="table1 to table7, figure1, figure2, or all.")],
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="table1 to table7, figure1, figure2, questions, or all.")],
     *,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the datasets.")] = None,
     elmo: Annotated[
@@ -65,6 +65,10 @@ def reproduce(
     ] = None,
     cove: Annotated[str | None, typer.Option(metavar="ENCODER", help="CoVe, to compare with.")] = None,
     context2vec: Annotated[str | None, typer.Option(metavar="ENCODER", help="context2vec, to compare with.")] = None,
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=ENCODER", help="An encoder of the open questions: shared, taglm, forward or words."),
+    ] = None,
     results: Annotated[
         Path, typer.Option(metavar="DIR", help=f"Folder of {RUNS}, of {PAGE} and of the figures.")
     ] = Path("results"),
@@ -104,13 +108,25 @@ def reproduce(
     if data is None:
         raise InputError("no data; name its folder with --data, or use --plan or --page")
     sources = {"bilm": str(_model_folder(elmo or EN_SMALL)), "cove": cove, "context2vec": context2vec}
-    given = {kind: source for kind, source in sources.items() if source is not None}
+    given = {kind: source for kind, source in sources.items() if source is not None} | _parse_encoders(encoder or [])
     shop = _workshop(data, vectors or data / VECTORS, given, chosen, run_dir)
     elmo_name = Path(given["bilm"]).name
     is_over, shown = _make(runs, shop, file, elmo=elmo_name, workers=workers, keep_models=keep_models)
     has_bilm = any("bilm" in one.inputs and one.elmo == elmo_name for one in file.read().values())
     _write_page(file, chosen, results, elmo=elmo_name if has_bilm else None)  # all may be baselines
     _report_end(shown, run_dir, is_over=is_over)
+
+
+def _parse_encoders(pairs: list[str]) -> dict[str, str]:
+    from elmokit.paper.plan import BUDGETED
+
+    found = {}
+    for pair in pairs:
+        name, _, source = pair.partition("=")
+        if name not in BUDGETED or not source:
+            raise InputError(f"--encoder {pair}: expected NAME=ENCODER with one of the names {', '.join(BUDGETED)}")
+        found[name] = source
+    return found
 
 
 def _model_folder(elmo: Path) -> Path:

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Source = Literal["none", "bilm", "untrained", "tuned", "cove"]
+Source = Literal["none", "bilm", "untrained", "tuned", "cove", "shared", "taglm", "forward", "words"]
 """Source of an arm's layers. ``untrained``: a biLM of the same shape. ``tuned``: the biLM after tuning on the row's
-training text. ``cove``: the encoder of a translation model."""
+training text. ``cove``: the encoder of a translation model. The last four are of one size and trained on the same 20
+million tokens: a biLM, two language models that share nothing, the forward one alone, and a biLM that reads word
+ids."""
 
 
 @dataclass(frozen=True)
@@ -41,4 +43,12 @@ ARMS = {
     "elmo-alone": Arm("ELMo without GloVe", {"words.file": "none"}),
     "cove-last": Arm("+ CoVe, last layer", {"elmo.layers": "last", "elmo.penalty": 0.0}, "cove"),
     "cove": Arm("+ CoVe, mixed layers", {}, "cove"),
+    "dimension": Arm("weights per dimension", {"elmo.mix": "dimension"}),
+    "gated": Arm("weights per token", {"elmo.mix": "gated"}),
+    "gate": Arm("trained gate between the places", {"elmo.place": "both", "elmo.gate_places": True}),
+    "trained": Arm("+ ELMo, trained with the task", {"elmo.train": True, "elmo.learning_rate": 1e-4}),
+    "shared": Arm("biLM, 20 M tokens", {}, "shared"),
+    "taglm": Arm("TagLM, 20 M tokens", {}, "taglm"),
+    "forward": Arm("forward language model, 20 M tokens", {}, "forward"),
+    "words": Arm("biLM of word ids, 20 M tokens", {}, "words"),
 }

@@ -1,4 +1,7 @@
-"""The paper's claims as data: the claim, the comparisons that test it, and the paper's numbers (Peters et al. 2018)."""
+"""The paper's claims as data: the claim, the comparisons that test it, and the paper's numbers (Peters et al. 2018).
+
+``questions`` has answers to questions that the paper leaves open, stated as claims.
+"""
 
 from dataclasses import dataclass
 
@@ -205,6 +208,47 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             tuple(
                 (Weight(row, "input", 1), "above 1/3")
                 for row in ("coref", "squad", "snli", "srl", "sst", "ner-wikigold")
+            ),
+        ),
+    ),
+    "questions": (
+        Claim(
+            "Weights per dimension or per token make no difference to one weight per layer (equation 1).",
+            tuple(_dev(row, mix, ELMO) for row in ("ner-wikigold", "sst") for mix in ("dimension", "gated")),
+            is_alike=True,
+        ),
+        Claim(
+            "A trained gate between the places is as good as both places.",
+            (_dev("snli", "gate", "both"),),
+            is_alike=True,
+        ),
+        Claim(
+            "Training the biLM with the task is better than freezing it.",
+            (_test("ner-wikigold", "trained", ELMO), _test("ner-wikigold", "trained", TUNED)),
+        ),
+        Claim(
+            "Sharing the token layer and the softmax makes no difference to two separate models (TagLM).",
+            (
+                _dev("ner-wikigold", "shared", "taglm"),
+                (Layers(SENSES, ("shared", 2), ("taglm", 2)), NOT_GIVEN),
+                (Layers(TAGS, ("shared", 1), ("taglm", 1)), NOT_GIVEN),
+            ),
+            is_alike=True,
+        ),
+        Claim(
+            "Both directions are better than the forward one alone.",
+            (
+                _dev("ner-wikigold", "shared", "forward"),
+                (Layers(SENSES, ("shared", 2), ("forward", 2)), NOT_GIVEN),
+                (Layers(TAGS, ("shared", 1), ("forward", 1)), NOT_GIVEN),
+            ),
+        ),
+        Claim(
+            "Characters are a better input than word ids.",
+            (
+                _dev("ner-wikigold", "shared", "words"),
+                (Layers(SENSES, ("shared", 2), ("words", 2)), NOT_GIVEN),
+                (Layers(TAGS, ("shared", 1), ("words", 1)), NOT_GIVEN),
             ),
         ),
     ),

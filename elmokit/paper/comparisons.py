@@ -6,12 +6,20 @@ from statistics import mean
 from typing import Any, Protocol
 
 from elmokit.analysis.datasets import find_dataset
-from elmokit.paper.arms import ARMS, BASELINE, ELMO
-from elmokit.paper.plan import NEIGHBORS, SENSES, TAGS, Kind
+from elmokit.paper.arms import ARMS, BASELINE, ELMO, UNTRAINED
+from elmokit.paper.plan import BUDGETED, NEIGHBORS, SENSES, TAGS, Kind
 from elmokit.paper.results import Results
 from elmokit.paper.statistics import Difference, Scores, paired_difference, proportion_difference, updates_to_reach
 
 FIRST_SENSE = "the first sense"
+ENCODER_TITLES = {
+    "bilm": "biLM",
+    UNTRAINED: "untrained biLM",
+    "cove": "CoVe",
+    "context2vec": "context2vec",
+    "glove": "GloVe",
+    **{name: ARMS[name].title for name in BUDGETED},
+}
 Layer = tuple[str, int]
 """Encoder, number of the layer."""
 
@@ -135,9 +143,12 @@ class LayerScores:
     num: int
 
 
-def layer_scores(results: Results, kind: Kind, encoder: str) -> LayerScores | None:
-    """Return the accuracies of an encoder's layers in an evaluation; None if it was not run."""
-    row = {NEIGHBORS: "play", SENSES: "wsd", TAGS: "pos"}[kind]
+def layer_scores(results: Results, kind: Kind, encoder: str, *, row: str | None = None) -> LayerScores | None:
+    """Return the accuracies of an encoder's layers in an evaluation; None if it was not run.
+
+    ``row`` is the row of the evaluation; by default that of the paper.
+    """
+    row = row or {NEIGHBORS: "play", SENSES: "wsd", TAGS: "pos"}[kind]
     found: Any = results.evaluation(kind, row, encoder)
     if found is None:
         return None
@@ -153,8 +164,7 @@ def show_layer(layer: Layer | str) -> str:
     if isinstance(layer, str):
         return layer
     encoder, number = layer
-    name = {"bilm": "biLM", "cove": "CoVe"}.get(encoder, encoder)
-    return f"{name}, layer {number if encoder != 'cove' else number + 1}"
+    return f"{ENCODER_TITLES[encoder]}, layer {number if encoder != 'cove' else number + 1}"
 
 
 @dataclass(frozen=True)

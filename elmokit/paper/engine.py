@@ -20,7 +20,7 @@ from multiprocessing.context import SpawnProcess
 import torch
 
 from elmokit.errors import ConfigError, ElmokitError
-from elmokit.paper.plan import ENSEMBLE, ENSEMBLES, TASK, PaperRun, members
+from elmokit.paper.plan import BUDGETED, ENSEMBLE, ENSEMBLES, TASK, PaperRun, members
 from elmokit.paper.run_file import RunFile, RunRecord
 from elmokit.paper.workshop import Result, Workshop
 from elmokit.runs.claim import claimed
@@ -161,7 +161,8 @@ def _choose(
     for run in runs:
         source = shop.inputs.missing_source(run)
         if source is not None:
-            report(run, Skipped(f"needs an encoder; name its folder with --{source}"))
+            option = f"--encoder {source}=ENCODER" if source in BUDGETED else f"--{source}"
+            report(run, Skipped(f"needs an encoder; name it with {option}"))
             continue
         identities[run] = shop.inputs.identity(run)
         if identities[run] in records:

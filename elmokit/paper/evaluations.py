@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.analysis.pos_probe import PosData, probe_pos
+from elmokit.analysis.pos_probe import Column, PosData, probe_pos
 from elmokit.analysis.wsd import learn_senses, score_senses
 from elmokit.encoders.layer_sources import LayerSource
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import InputError
-from elmokit.paper.plan import NEIGHBORS, SENSES, TAGS
+from elmokit.paper.plan import NEIGHBORS, SENSES, SIGNALS, TAGS, PaperRun
 from elmokit.readers.conllu import read_conllu
 from elmokit.readers.wsd import SenseSentence, read_sense_index, read_wsd
 
@@ -29,10 +29,12 @@ FILES = {
         "wsd/wordnet3.0.index.sense",
         *(f"wsd/{name}/{name}.{end}" for name in TEST_SETS for end in ("data.xml", "gold.key.txt")),
     ),
-    "pos": tuple(f"pos/en_ewt-ud-{part}.conllu" for part in ("train", "dev", "test")),
+    **dict.fromkeys(("pos", *SIGNALS), tuple(f"pos/en_ewt-ud-{part}.conllu" for part in ("train", "dev", "test"))),
 }
 """Files of the evaluations, below the data folder."""
 
+COLUMNS: dict[str, Column] = {"pos": "xpos", "upos": "upos", "direction": "direction", "relation": "deprel"}
+"""Column of CoNLL-U that a row of Table 6 predicts."""
 WORD = "play"
 QUERIES = {
     "Chico Ruiz made a spectacular play": "Kieffer , the only junior in the group",
@@ -45,9 +47,11 @@ Progress = Callable[[int], None]
 Cosines = NDArray[np.float64]
 
 
-def evaluate(kind: str, source: LayerSource, files: Sequence[Path], *, progress: Progress) -> dict[str, Any]:
+def evaluate(run: PaperRun, source: LayerSource, files: Sequence[Path], *, progress: Progress) -> dict[str, Any]:
     """Evaluate a source of layers. ``progress`` is called with the number of tokens read so far."""
-    return EVALUATIONS[kind](source, files, progress)
+    if run.kind == TAGS:
+        return probe_tags(source, files, progress, column=COLUMNS[run.row])
+    return EVALUATIONS[run.kind](source, files, progress)
 
 
 def find_play(source: LayerSource, files: Sequence[Path], progress: Progress) -> dict[str, Any]:
@@ -87,10 +91,10 @@ def score_word_senses(source: LayerSource, files: Sequence[Path], progress: Prog
     return found
 
 
-def probe_tags(source: LayerSource, files: Sequence[Path], progress: Progress) -> dict[str, Any]:
-    """Return the accuracy of a linear classifier of tags per layer, on the dev and test part."""
+def probe_tags(source: LayerSource, files: Sequence[Path], progress: Progress, *, column: Column) -> dict[str, Any]:
+    """Return the accuracy of a linear classifier of a column per layer, on the dev and test part."""
     train, dev, test = (list(read_conllu(path)) for path in files)
-    data = PosData(train, dev, test)
+    data = PosData(train, dev, test, column)
 
     def report(now: Any) -> None:
         progress(now.done)
@@ -123,7 +127,6 @@ def cover(vectors: StaticVectors, sentences: Sequence[Sequence[str]]) -> dict[st
 EVALUATIONS: dict[str, Callable[[LayerSource, Sequence[Path], Progress], dict[str, Any]]] = {
     NEIGHBORS: find_play,
     SENSES: score_word_senses,
-    TAGS: probe_tags,
 }
 
 

@@ -14,11 +14,13 @@ from elmokit.embed.pickling import hash_tensors
 from elmokit.errors import InputError
 from elmokit.paper.arms import ARMS
 from elmokit.paper.evaluations import FILES
-from elmokit.paper.plan import COVERAGE, ENSEMBLE, TASK, PaperRun, members, task_of
+from elmokit.paper.plan import BUDGETED, COVERAGE, ENSEMBLE, TASK, PaperRun, members, task_of
 from elmokit.paper.settings import Recipes
 from elmokit.paper.sources import open_source
 from elmokit.weights.source import load_saved
 
+COMPARED = ("cove", "context2vec", *BUDGETED)
+"""Encoders that a user names."""
 ID_LENGTH = 16
 PIECE = 2**20  # bytes
 
@@ -30,7 +32,8 @@ class Inputs:
     Args:
         data_dir: Folder of the datasets.
         vectors: File of static vectors.
-        sources: Folders of the encoders: ``bilm``, and if they are at hand ``cove`` and ``context2vec``.
+        sources: Names of the encoders (`elmokit.embed.sources`): ``bilm``, and those to compare with, if they are at
+            hand.
         recipes: Recipes of the tasks.
     """
 
@@ -49,7 +52,7 @@ class Inputs:
     def missing_source(self, run: PaperRun) -> str | None:
         """Return the encoder that a run needs and that is not at hand; None if there is none."""
         source = source_of(run)
-        return source if source in ("cove", "context2vec") and source not in self.sources else None
+        return source if source in COMPARED and source not in self.sources else None
 
     def inputs_of(self, run: PaperRun) -> dict[str, str]:
         """Return the hashes of a run's inputs, by their names."""

@@ -3,41 +3,46 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from elmokit.paper.arms import BASELINE, ELMO
+from elmokit.paper.arms import BASELINE, ELMO, TUNED
 from elmokit.paper.claims import CLAIMS, Claim
-from elmokit.paper.plan import ABLATED, SENSES, TAGS
+from elmokit.paper.plan import ABLATED, BUDGETED, SENSES, TAGS
 from elmokit.paper.results import Results
 from elmokit.paper.statistics import FAILS, HOLDS, NOT_RUN, OPEN, judge, judge_alike, show_difference
 from elmokit.paper.tables import (
+    NOT_RUN_LINE,
     as_table,
+    join_parts,
     show_arms,
     show_fractions,
     show_layers,
     show_mixes,
     show_neighbors,
+    show_perplexities,
+    show_signals,
     show_table1,
     show_test_sets,
     show_updates,
+    titled,
 )
 
 INTRODUCTION = """\
 Every table and figure of Peters et al. 2018, re-run on free data with a small biLM. The paper's datasets are not free,
-and its models are larger: **no number here is comparable with one of the paper's.** What can be compared is the
-direction of each difference.
+and its models are larger: **no number here is comparable with one of the paper's.** Only the direction of a difference
+is.
 
-- **Arms** of a row differ in what their names say and in nothing else. They are paired by seed: the same training
-  examples, batches and order. The best weights are selected on the dev set. The test set is read once.
-- **Scores** are in percent: mean ± standard deviation (number of seeds). Tables 2, 3 and 7 and Figure 1 are of dev
+- **Arms** of a row differ in one setting, which their name states. Runs are paired by seed: both arms see the same
+  training examples in the same batches. The best weights are selected on the dev set. The test set is evaluated once.
+- **Scores** are percentages: mean ± standard deviation (number of seeds). Tables 2, 3 and 7 and Figure 1 report dev
   scores, as in the paper.
-- **A claim holds** if the mean of the paired differences exceeds two standard errors. Evaluations without a seed have
-  the binomial standard error over their test instances. A claim that two sides do not differ holds if the mean is
-  within two standard errors. One seed decides nothing.
-- **Cut** to fit in 20 hours of two cores: the training data (SNLI 12,000 of 549,367 pairs, SQuAD 4,000 of 87,599
+- **A claim holds** if the mean paired difference exceeds two standard errors. For evaluations without a seed it is the
+  binomial standard error over the test instances. A claim of no difference holds if the mean is within two standard
+  errors. One seed decides nothing.
+- **Training data are subsampled** to fit in 20 hours of two cores: SNLI 12,000 of 549,367 pairs, SQuAD 4,000 of 87,599
   questions, SRL 8,000 of 31,126 predicates, SST 30,000 of 93,703 phrases, WNUT-17 2,500 of 3,394 sentences, parsing
-  6,000 of 12,517 trees) and the sizes of the models. Runs end by patience. The untrained biLM, whose width equals that
-  of ELMo, is in Table 1, and in Figure 1 at 10 % only.
-- `elmokit reproduce all --plan` prints the plan, `elmokit reproduce all` makes what is missing and writes this page.
-  Every run with its dev curve and mix weights is in [{runs}]({runs})."""
+  6,000 of 12,517 trees. The task models are smaller too. Early stopping ends every run. The untrained biLM, a control
+  of the same width as ELMo, is in Table 1, and in Figure 1 at 10 % only.
+- `elmokit reproduce all --plan` prints the plan; `elmokit reproduce all` makes the missing runs and writes this page.
+  [{runs}]({runs}) has every run with its dev curve and mix weights."""
 
 PAPER2 = {
     BASELINE: {"squad": "80.8", "snli": "88.1", "srl": "81.6"},
@@ -60,18 +65,22 @@ PAPER7 = {
     ELMO: {"squad": "85.6", "snli": "89.5", "srl": "84.7"},
 }
 
+VERDICTS = (HOLDS, FAILS, OPEN, NOT_RUN)
 Sections = Sequence[tuple[str, str, Callable[[Results], str]]]
 SECTIONS: Sections = (
     ("table1", "Table 1: six tasks, and parsing", show_table1),
     (
         "table2",
         "Table 2: weighting of the layers",
-        lambda results: (
-            show_arms(results, ABLATED, [BASELINE, "last", "lambda-1", "lambda-0.001"], PAPER2)
-            + "\n\nCoVe, and gamma:\n\n"
-            + show_arms(results, ["snli", "srl"], ["cove-last", "cove", "last-no-gamma"], PAPER2)
-            + "\n\nNER:\n\n"
-            + show_arms(results, ["ner-wikigold"], ["last", "lambda-1", "lambda-0.001"], {})
+        lambda results: join_parts(
+            [
+                show_arms(results, ABLATED, [BASELINE, "last", "lambda-1", "lambda-0.001"], PAPER2),
+                titled(
+                    "CoVe, and gamma",
+                    show_arms(results, ["snli", "srl"], ["cove-last", "cove", "last-no-gamma"], PAPER2),
+                ),
+                titled("NER", show_arms(results, ["ner-wikigold"], ["last", "lambda-1", "lambda-0.001"], {})),
+            ]
         ),
     ),
     (
@@ -83,9 +92,15 @@ SECTIONS: Sections = (
     (
         "table5",
         "Table 5: word senses",
-        lambda results: f"{show_layers(results, SENSES)}\n\n{show_test_sets(results)}",
+        lambda results: join_parts([show_layers(results, SENSES), show_test_sets(results)]),
     ),
-    ("table6", "Table 6: parts of speech", lambda results: show_layers(results, TAGS)),
+    (
+        "table6",
+        "Table 6: parts of speech",
+        lambda results: join_parts(
+            [show_layers(results, TAGS), titled("Other signals in the biLM's layers", show_signals(results))]
+        ),
+    ),
     (
         "table7",
         "Table 7: sub-word information",
@@ -94,33 +109,49 @@ SECTIONS: Sections = (
     (
         "figure1",
         "Figure 1: less training data",
-        lambda results: f"{show_fractions(results)}\n\n{show_updates(results)}",
+        lambda results: join_parts(
+            [
+                show_fractions(results),
+                titled("Updates that ELMo needs to reach the baseline's best dev score", show_updates(results)),
+            ]
+        ),
     ),
     ("figure2", "Figure 2: trained weights of the layers", show_mixes),
+    ("questions", "Open questions", lambda results: _show_questions(results)),
 )
 
 
 def make_page(results: Results, *, runs_file: str, figures: Mapping[str, str]) -> str:
     """Return the page. ``figures`` are the pictures by the names of their sections."""
-    verdicts = Counter(verdict for section in CLAIMS for verdict in section_verdicts(section, results))
-    parts = ["# The paper, claim by claim", INTRODUCTION.format(runs=runs_file), _facts(results), _summary(verdicts)]
+    parts = ["# The paper, claim by claim", INTRODUCTION.format(runs=runs_file), _facts(results), _summary(results)]
     for name, title, show in SECTIONS:
         parts += [f"## {title}", claims_table(name, results)]
         if name in figures:
             parts.append(f"![{title}]({figures[name]})")
         parts.append(show(results))
-    return "\n\n".join(parts) + "\n"
+    return join_parts(parts) + "\n"
 
 
 def claims_table(section: str, results: Results) -> str:
-    """Return the claims of a section with the paper's numbers, ours, and the verdicts."""
-    rows = []
+    """Return the claims of a section with the paper's numbers, ours, and the verdicts; in a line those not run."""
+    rows: list[list[str]] = []
+    others: list[str] = []
     for claim in CLAIMS[section]:
+        missing = []
         for number, (comparison, paper) in enumerate(claim.tests):
-            text = claim.text if number == 0 else ""
-            ours = show_difference(comparison.difference(results))
-            rows.append([text, comparison.title(), paper, ours, _verdict(claim, number, results)])
-    return as_table(["claim", "comparison", "paper", "our difference", "verdict"], rows)
+            difference = comparison.difference(results)
+            if difference is None:
+                missing.append(comparison.title().partition(":")[0])
+                continue
+            is_first = not any(row[0] == claim.text for row in rows)
+            verdict = _verdict(claim, number, results)
+            rows.append(
+                [claim.text if is_first else "", comparison.title(), paper, show_difference(difference), verdict]
+            )
+        if missing:
+            others.append(f"{claim.text.rstrip('.')} ({', '.join(dict.fromkeys(missing))})")
+    table = as_table(["claim", "comparison", "paper", "our difference", "verdict"], rows) if rows else ""
+    return join_parts([table, f"{NOT_RUN_LINE} {'; '.join(others)}." if others else ""])
 
 
 def section_verdicts(section: str, results: Results) -> list[str]:
@@ -133,10 +164,48 @@ def _verdict(claim: Claim, number: int, results: Results) -> str:
     return (judge_alike if claim.is_alike else judge)([difference])
 
 
-def _summary(verdicts: Mapping[str, int]) -> str:
-    return (
-        f"Of {sum(verdicts.values())} comparisons {verdicts[HOLDS]} hold, {verdicts[FAILS]} do not, "
-        f"{verdicts[OPEN]} are open with one seed, and {verdicts[NOT_RUN]} are not run yet."
+def _summary(results: Results) -> str:
+    """Return the number of verdicts of each kind, in total and per section."""
+    counts = {name: Counter(section_verdicts(name, results)) for name, _, _ in SECTIONS}
+    total = sum(counts.values(), Counter())
+    rows = [
+        [f"[{title}](#{_anchor(title)})", *(str(counts[name][verdict]) for verdict in VERDICTS)]
+        for name, title, _ in SECTIONS
+    ]
+    sentence = (
+        f"Of {total.total()} comparisons {total[HOLDS]} hold, {total[FAILS]} do not, {total[OPEN]} are open with one "
+        f"seed, and {total[NOT_RUN]} are not run yet."
+    )
+    return f"{sentence}\n\n{as_table(['section', *VERDICTS], rows)}"
+
+
+def _anchor(title: str) -> str:
+    """Return the anchor that GitHub makes of a heading."""
+    kept = "".join(letter for letter in title.lower() if letter.isalnum() or letter in " -")
+    return kept.replace(" ", "-")
+
+
+def _show_questions(results: Results) -> str:
+    budget = "Language models of one size, trained on the same 20 million tokens"
+    return join_parts(
+        [
+            titled(
+                "Mixes of the layers, dev scores",
+                show_arms(results, ["ner-wikigold", "sst"], [ELMO, "dimension", "gated"], {}),
+            ),
+            titled(
+                "Places, chosen by hand or by a trained gate, dev scores",
+                show_arms(results, ["snli"], ["input", "output", "both", "gate"], {}),
+            ),
+            titled(
+                "Gradients into the biLM, dev scores",
+                show_arms(results, ["ner-wikigold"], [BASELINE, ELMO, TUNED, "trained"], {}),
+            ),
+            titled(f"{budget}: perplexity of Wikigold", show_perplexities(results)),
+            titled(f"{budget}: dev scores", show_arms(results, ["ner-wikigold"], list(BUDGETED), {})),
+            titled(f"{budget}: word senses", show_layers(results, SENSES, BUDGETED)),
+            titled(f"{budget}: parts of speech", show_layers(results, TAGS, BUDGETED)),
+        ]
     )
 
 

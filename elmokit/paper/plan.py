@@ -11,12 +11,13 @@ from elmokit.analysis.datasets import DATASETS
 from elmokit.errors import InputError
 from elmokit.paper.arms import BASELINE, ELMO, TUNED, UNTRAINED
 
-Kind = Literal["task", "ensemble", "tuning", "coverage", "neighbors", "senses", "tags"]
+Kind = Literal["task", "ensemble", "tuning", "coverage", "perplexity", "neighbors", "senses", "tags"]
 
 TASK: Final = "task"
 ENSEMBLE: Final = "ensemble"
 TUNING: Final = "tuning"
 COVERAGE: Final = "coverage"
+PERPLEXITY: Final = "perplexity"
 NEIGHBORS: Final = "neighbors"
 SENSES: Final = "senses"
 TAGS: Final = "tags"
@@ -70,6 +71,10 @@ TUNED_ROWS = ("ner-wikigold", "ner-wnut17", "snli", "squad", "sst")
 ABLATED = ("squad", "snli", "srl")
 FRACTIONS = (0.001, 0.01, 0.1, 1.0)
 ENCODERS = ("bilm", UNTRAINED, "cove", "context2vec", "glove")
+SIGNALS = ("upos", "direction", "relation")
+"""Rows of Table 6 besides parts of speech: coarse tags, the side of the syntactic head, the relation to it."""
+BUDGETED = ("shared", "taglm", "forward", "words")
+"""Encoders of one size, trained on the same 20 million tokens."""
 
 TABLES: dict[str, tuple[Block, ...]] = {
     "table1": (
@@ -93,15 +98,29 @@ TABLES: dict[str, tuple[Block, ...]] = {
     ),
     "table4": (Block(("play",), ("bilm", UNTRAINED, "cove"), kind=NEIGHBORS),),
     "table5": (Block(("wsd",), ENCODERS, kind=SENSES),),
-    "table6": (Block(("pos",), ENCODERS, kind=TAGS), Block(("tag",), (BASELINE, ELMO), seeds=3)),
+    "table6": (
+        Block(("pos",), ENCODERS, kind=TAGS),
+        Block(SIGNALS, ("bilm",), kind=TAGS),
+        Block(("tag",), (BASELINE, ELMO), seeds=3),
+    ),
     "table7": (Block(ABLATED, (BASELINE, "type", "elmo-alone", ELMO), seeds=3),),
     "figure1": (
         Block(("snli", "srl"), (BASELINE, ELMO), seeds=3, fractions=FRACTIONS),
         Block(("snli", "srl"), (UNTRAINED,), seeds=3, fractions=(0.1,)),
     ),
     "figure2": (Block(("ner-wikigold", "sst", "snli", "squad", "srl", "coref"), (ELMO,), seeds=3),),
+    "questions": (
+        Block(("ner-wikigold", "sst"), (ELMO, "dimension", "gated"), seeds=3),
+        Block(("snli",), ("input", "both", "output", "gate"), seeds=3),
+        Block(("ner-wikigold",), (ELMO, TUNED, "trained"), seeds=3),
+        Block(("ner-wikigold",), BUDGETED, kind=PERPLEXITY),
+        Block(("wsd",), BUDGETED, kind=SENSES),
+        Block(("pos",), BUDGETED, kind=TAGS),
+        Block(("ner-wikigold",), BUDGETED, seeds=3),
+    ),
 }
-"""The runs of every table and figure. Claims of the text stand with the table that they are about."""
+"""The runs of every table and figure, and of questions that the paper leaves open. Claims of the text stand with the
+table that they are about."""
 
 ENSEMBLES = {"table1": (("snli", (BASELINE, ELMO), 5), ("squad", (BASELINE, ELMO), 3))}
 """Ensembles of the same runs: row, arms, number of seeds."""

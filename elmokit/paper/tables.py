@@ -1,19 +1,26 @@
-"""The paper's tables with our numbers, as Markdown."""
+"""The paper's tables with our numbers, as Markdown.
 
-from collections.abc import Iterable, Sequence
+A table has the rows that were run. A line below it names the others.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from elmokit.analysis.datasets import find_dataset
 from elmokit.paper.arms import ARMS, BASELINE, ELMO, TUNED, UNTRAINED
-from elmokit.paper.comparisons import layer_scores, mean_weights, mix_weights, updates
+from elmokit.paper.comparisons import ENCODER_TITLES, layer_scores, mean_weights, mix_weights, updates
 from elmokit.paper.evaluations import TEST_SETS
 from elmokit.paper.plan import (
+    BUDGETED,
     COVERAGE,
     ENCODERS,
     ENSEMBLES,
     FIVE_SEEDS,
     FRACTIONS,
     NEIGHBORS,
+    PERPLEXITY,
     SENSES,
+    SIGNALS,
     TAGS,
     THREE_SEEDS,
     TUNED_ROWS,
@@ -24,13 +31,8 @@ from elmokit.paper.results import Results
 from elmokit.paper.statistics import NOT_RUN, error_reduction, show_scores
 
 NOTHING = "-"
-ENCODER_TITLES = {
-    "bilm": "biLM",
-    UNTRAINED: "untrained biLM",
-    "cove": "CoVe",
-    "context2vec": "context2vec",
-    "glove": "GloVe",
-}
+NOT_RUN_LINE = "Not run yet:"
+SIGNAL_TITLES = {"upos": "coarse tag (UPOS)", "direction": "side of the head", "relation": "relation to the head"}
 PAPER_LAYERS = {
     SENSES: {"bilm": ("", "67.4", "69.0"), "cove": ("59.4", "64.7")},
     TAGS: {"bilm": ("", "97.3", "96.8"), "cove": ("93.3", "92.8")},
@@ -43,6 +45,34 @@ def as_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of Markdown."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def run_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, results: slice, label: slice) -> str:
+    """Return a table of the rows that have a result, and a line that names the others.
+
+    Args:
+        headings: of the columns.
+        rows: cells of every row.
+        results: the cells that have results; a row without any was not run.
+        label: the cells that name a row.
+    """
+    rows = list(rows)
+    is_run = [any(cell not in (NOT_RUN, NOTHING) for cell in row[results]) for row in rows]
+    run = [row for row, one in zip(rows, is_run, strict=True) if one]
+    others = [", ".join(row[label]) for row, one in zip(rows, is_run, strict=True) if not one]
+    return join_parts(
+        [as_table(headings, run) if run else "", f"{NOT_RUN_LINE} {'; '.join(others)}." if others else ""]
+    )
+
+
+def titled(title: str, table: str) -> str:
+    """Return a table below its title; a single line if nothing in it was run."""
+    return f"{title}: not run yet." if table.startswith(NOT_RUN_LINE) else f"{title}:\n\n{table}"
+
+
+def join_parts(parts: Iterable[str]) -> str:
+    """Return paragraphs, without empty ones."""
+    return "\n\n".join(part for part in parts if part)
 
 
 def show_table1(results: Results) -> str:
@@ -59,16 +89,26 @@ def show_table1(results: Results) -> str:
             [dataset.task, dataset.title, dataset.metric, *cells, NOTHING if removed is None else f"{removed:.1%}"]
         )
     headings = ["task", "data", "metric", *(ARMS[arm].title for arm in (BASELINE, UNTRAINED, ELMO, TUNED))]
-    parts = [
-        as_table([*headings, "errors removed"], rows),
-        "Ensembles of the same runs, test scores:",
-        as_table(["data", "arm", "mean of the members", "ensemble"], _ensemble_rows(results)),
-        "Perplexity of the dev text, mean of both directions, before and after tuning on the training text:",
-        as_table(["data", "before", "after", "paper, on its data"], _tuning_rows(results)),
-        "Share of the tokens that have a static vector:",
-        as_table(["data", "covered", "most frequent words without a vector"], _coverage_rows(results)),
-    ]
-    return "\n\n".join(parts)
+    ensembles = run_table(
+        ["data", "arm", "mean of the members", "ensemble"], _ensemble_rows(results), results=slice(3, 4), label=slice(2)
+    )
+    tuning = run_table(
+        ["data", "before", "after", "paper, on its data"], _tuning_rows(results), results=slice(1, 3), label=slice(1)
+    )
+    coverage = run_table(
+        ["data", "covered", "most frequent words without a vector"],
+        _coverage_rows(results),
+        results=slice(1, 2),
+        label=slice(1),
+    )
+    return join_parts(
+        [
+            run_table([*headings, "errors removed"], rows, results=slice(3, 7), label=slice(1, 2)),
+            titled("Ensembles of the same runs, test scores", ensembles),
+            titled("Perplexity of the dev text, mean of both directions, before and after tuning", tuning),
+            titled("Share of the tokens that have a static vector", coverage),
+        ]
+    )
 
 
 def _ensemble_rows(results: Results) -> Iterable[list[str]]:
@@ -110,17 +150,17 @@ def _coverage_rows(results: Results) -> Iterable[list[str]]:
 
 
 def show_arms(results: Results, rows: Sequence[str], arms: Sequence[str], paper: dict[str, dict[str, str]]) -> str:
-    """Return the dev scores of arms, one column per row, each beside the paper's number."""
+    """Return the dev scores of arms, one column per row that was run, each beside the paper's number if it has any."""
+    run = [row for row in rows if any(results.scores(row, arm, "dev") for arm in arms)]
+    others = [find_dataset(row).title for row in rows if row not in run]
     lines = []
     for arm in arms:
-        cells = [
-            text
-            for row in rows
-            for text in (show_scores(results.scores(row, arm, "dev")), paper.get(arm, {}).get(row, NOTHING))
-        ]
-        lines.append([ARMS[arm].title, *cells])
-    headings = [text for row in rows for text in (find_dataset(row).title, "paper")]
-    return as_table(["", *headings], lines)
+        cells = [[show_scores(results.scores(row, arm, "dev")), paper.get(arm, {}).get(row, NOTHING)] for row in run]
+        lines.append([ARMS[arm].title, *(text for pair in cells for text in (pair if paper else pair[:1]))])
+    titles = [[find_dataset(row).title, "paper"] for row in run]
+    headings = ["", *(text for pair in titles for text in (pair if paper else pair[:1]))]
+    table = run_table(headings, lines, results=slice(1, None, 2 if paper else 1), label=slice(1)) if run else ""
+    return join_parts([table, f"{NOT_RUN_LINE} {', '.join(others)}." if others else ""])
 
 
 def show_neighbors(results: Results) -> str:
@@ -134,13 +174,14 @@ def show_neighbors(results: Results) -> str:
         for layer, share in enumerate(found["same_sense"]):
             ranks = [f"{of_query[layer]:g} of {found['num_occurrences'] - 1}" for of_query in found["ranks"].values()]
             rows.append([ENCODER_TITLES[encoder], _layer_name(encoder, layer), *ranks, f"{share:.1%}"])
-    return as_table(["encoder", "layer", "rank, baseball", "rank, theater", "nearest has the same sense"], rows)
+    headings = ["encoder", "layer", "rank, baseball", "rank, theater", "nearest has the same sense"]
+    return run_table(headings, rows, results=slice(2, None), label=slice(1))
 
 
-def show_layers(results: Results, kind: Kind) -> str:
+def show_layers(results: Results, kind: Kind, encoders: Sequence[str] = ENCODERS) -> str:
     """Return the accuracy of every layer of every encoder."""
     rows = []
-    for encoder in ENCODERS:
+    for encoder in encoders:
         found, published = layer_scores(results, kind, encoder), PAPER_LAYERS[kind].get(encoder, ())
         if found is None:
             rows.append([ENCODER_TITLES[encoder], NOTHING, NOT_RUN, NOTHING])
@@ -149,20 +190,34 @@ def show_layers(results: Results, kind: Kind) -> str:
             number = published[layer] if layer < len(published) else ""
             name = _layer_name(encoder, layer)
             rows.append([ENCODER_TITLES[encoder], name, f"{100 * accuracy:.2f}", number or NOTHING])
+    if encoders != ENCODERS:
+        return run_table(["encoder", "layer", "accuracy", "paper"], rows, results=slice(2, 3), label=slice(1))
     if kind == SENSES and (found := layer_scores(results, kind, "bilm")) is not None:
         rows.append(["WordNet's first sense", NOTHING, f"{100 * found.baseline:.2f}", "65.9"])
     if kind == TAGS:
         for arm, paper in ((BASELINE, "97.3 to 97.8"), (ELMO, NOTHING)):
             title = f"biLSTM-CRF tagger, {ARMS[arm].title.removeprefix('+ ')}"
             rows.append([title, NOTHING, show_scores(results.scores("tag", arm, "test")), paper])
-    return as_table(["encoder", "layer", "accuracy", "paper"], rows)
+    return run_table(["encoder", "layer", "accuracy", "paper"], rows, results=slice(2, 3), label=slice(1))
+
+
+def show_signals(results: Results) -> str:
+    """Return the accuracy of every layer of the biLM for other signals than parts of speech."""
+    rows = []
+    for row in SIGNALS:
+        found = layer_scores(results, TAGS, "bilm", row=row)
+        scores = [NOT_RUN] if found is None else [f"{100 * accuracy:.2f}" for accuracy in found.layers]
+        rows.append([SIGNAL_TITLES[row], *scores])
+    num_layers = max(map(len, rows)) - 1
+    headings = ["signal", *(f"layer {number}" for number in range(num_layers))]
+    return run_table(headings, rows, results=slice(1, None), label=slice(1))
 
 
 def show_test_sets(results: Results) -> str:
     """Return the accuracies of the biLM's layers on each test set of word senses, and on senses of several words."""
     found = results.evaluation(SENSES, "wsd", "bilm")
     if found is None:
-        return NOT_RUN
+        return ""
     parts = [name for name in ("all", *TEST_SETS, "multi-word") if name in found]
     num_layers = len(found["all"]["layers"])
     rows = [
@@ -186,7 +241,8 @@ def show_fractions(results: Results) -> str:
             if arm == UNTRAINED:
                 cells[:2] = [NOTHING] * 2
             rows.append([find_dataset(row).title, ARMS[arm].title, *cells])
-    return as_table(["data", "arm", *(f"{share:.1%}" for share in FRACTIONS)], rows)
+    headings = ["data", "arm", *(f"{share:.1%}" for share in FRACTIONS)]
+    return run_table(headings, rows, results=slice(2, None), label=slice(2))
 
 
 def show_updates(results: Results) -> str:
@@ -196,7 +252,8 @@ def show_updates(results: Results) -> str:
         found = updates(results, row)
         pairs = ", ".join(f"{needed:,} for {best:,}" for best, needed in found.values())
         rows.append([find_dataset(row).title, pairs or NOT_RUN])
-    return as_table(["data", "updates of ELMo for those of the baseline, each seed"], rows)
+    headings = ["data", "updates of ELMo for those of the baseline, each seed"]
+    return run_table(headings, rows, results=slice(1, None), label=slice(1))
 
 
 def show_mixes(results: Results) -> str:
@@ -217,7 +274,29 @@ def show_mixes(results: Results) -> str:
                         str(len(mixes)),
                     ]
                 )
-    return as_table(["data", "place", "weights, from the token layer up", "gamma", "seeds"], rows) if rows else NOT_RUN
+    run = {row[0] for row in rows}
+    others = [find_dataset(row).title for row in MIXED_ROWS if find_dataset(row).title not in run]
+    table = as_table(["data", "place", "weights, from the token layer up", "gamma", "seeds"], rows) if rows else ""
+    return join_parts([table, f"{NOT_RUN_LINE} {', '.join(others)}." if others else ""])
+
+
+def show_perplexities(results: Results) -> str:
+    """Return the perplexity of one text under language models of one size and budget."""
+    rows = []
+    for encoder in BUDGETED:
+        found = results.evaluation(PERPLEXITY, "ner-wikigold", encoder)
+        cells = [NOT_RUN] * 3
+        if found is not None:
+            cells = [f"{found[way]:.1f}" for way in ("forward", "backward")]
+            cells = [cells[0], NOTHING if encoder == "forward" else cells[1], f"{_unknown(found):.1%}"]
+        rows.append([ENCODER_TITLES[encoder], *cells])
+    headings = ["model", "forward", "backward", "unknown words"]
+    return run_table(headings, rows, results=slice(1, None), label=slice(1))
+
+
+def _unknown(found: Mapping[str, Any]) -> float:
+    share: float = found["num_unknown"] / found["num_targets"]
+    return share
 
 
 def _layer_name(encoder: str, layer: int) -> str:

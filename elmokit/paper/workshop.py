@@ -22,7 +22,8 @@ from elmokit.errors import InputError
 from elmokit.locking import locked
 from elmokit.paper.evaluations import cover, evaluate
 from elmokit.paper.inputs import Inputs, source_of
-from elmokit.paper.plan import COVERAGE, ENSEMBLE, TASK, TUNING, PaperRun, members
+from elmokit.paper.perplexities import measure_text
+from elmokit.paper.plan import COVERAGE, ENSEMBLE, PERPLEXITY, TASK, TUNING, PaperRun, members
 from elmokit.paper.settings import TUNING_SETTINGS
 from elmokit.paper.sources import open_source
 from elmokit.pretrain.finetune import finetune
@@ -62,7 +63,9 @@ class Workshop:
         if run.kind == COVERAGE:
             train, dev = find_dataset(run.row).read_text(self.inputs.data_dir)
             return cover(read_static_vectors(self.inputs.vectors), [*train, *dev])
-
+        if run.kind == PERPLEXITY:
+            train, dev = find_dataset(run.row).read_text(self.inputs.data_dir)
+            return asdict(measure_text(self.inputs.sources[run.arm], [*train, *dev]))
         return self._evaluate(run, report, stop)
 
     def folder(self, run: PaperRun) -> Path:
@@ -84,7 +87,7 @@ class Workshop:
 
         source = open_source(run.arm, self.inputs.sources, str(self.inputs.vectors))
         try:
-            return evaluate(run.kind, source, self.inputs.files(run.row), progress=progress)
+            return evaluate(run, source, self.inputs.files(run.row), progress=progress)
         except _Stopped:
             return None
 
@@ -99,7 +102,7 @@ class Workshop:
         dataset = find_dataset(run.row)
         task, data, folder = get_task(dataset.task), self._read(run.row), self.folder(run)
         layers_dir = None if source == "untrained" else self.run_dir / LAYERS
-        if layers_dir is not None and reads_elmo(recipe):
+        if layers_dir is not None and reads_elmo(recipe) and not recipe.elmo.train:
             try:
                 self._compute_layers(task, recipe, data, layers_dir, report, stop)
             except _Stopped:

@@ -34,6 +34,17 @@ class UDSentence:
     features: tuple[str, ...]
     """Morphology, such as ``Case=Nom|Number=Sing``."""
 
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Side on which the head of every token is: ``left``, ``right``, or ``root`` for the root itself."""
+        return tuple(_side(head, at) for at, head in enumerate(self.heads, start=1))
+
+
+def _side(head: int | None, at: int) -> str:
+    if head is None:
+        return NOT_ANNOTATED
+    return "root" if head == 0 else "left" if head < at else "right"
+
 
 def read_conllu(path: str | Path) -> Iterator[UDSentence]:
     """Yield the sentences of a file; .gz and .xz are unpacked."""

@@ -36,6 +36,12 @@ def test_columns_become_fields(tmp_path: Path) -> None:
 def test_text_that_was_tagged_but_not_parsed_is_read(tmp_path: Path) -> None:
     (sentence,) = read_conllu(write(tmp_path, "1\tShe\t_\t_\tPRP\t_\t_\t_\t_\t_"))
     assert (sentence.xpos, sentence.heads) == (("PRP",), (None,))
+    assert sentence.directions == ("_",)
+
+
+def test_the_side_of_a_head_follows_from_its_number(tmp_path: Path) -> None:
+    (sentence,) = read_conllu(write(tmp_path, SHE, RAN, "3\tup\tup\tADP\tRP\t_\t2\tprt\t_\t_"))
+    assert sentence.directions == ("right", "root", "left")
 
 
 def test_multi_word_tokens_and_empty_nodes_are_passed_over(tmp_path: Path) -> None:

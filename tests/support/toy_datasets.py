@@ -233,8 +233,9 @@ def write_senses(folder: Path) -> None:
 def write_tags(path: Path, num_sentences: int) -> None:
     lines = []
     for person, verb, place in islice(_stories(), num_sentences):
-        tokens = [(person, "NNP"), (verb, "VBD"), (place, "NNP"), (".", ".")]
-        for number, (token, tag) in enumerate(tokens, start=1):
-            lines.append("\t".join([str(number), token, token, "X", tag, "_", "0", "root", "_", "_"]))
+        tokens = [(person, "PROPN", "NNP"), (verb, "VERB", "VBD"), (place, "PROPN", "NNP"), (".", "PUNCT", ".")]
+        for number, (token, coarse, tag) in enumerate(tokens, start=1):
+            head, relation = ("0", "root") if coarse == "VERB" else ("2", "dep")
+            lines.append("\t".join([str(number), token, token, coarse, tag, "_", head, relation, "_", "_"]))
         lines.append("")
     _write(path, "\n".join([*lines, ""]))
