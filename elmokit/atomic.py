@@ -20,7 +20,6 @@ ADVICE = {
     errno.ENOSPC: "free some space, or write elsewhere",
     errno.EDQUOT: "free some of your quota, or write elsewhere",
     errno.EFBIG: "the file system or a limit (ulimit -f) allows no file so large; write elsewhere",
-    errno.EROFS: "the file system is read-only; write elsewhere",
     errno.EACCES: "make the directory writable, or write elsewhere",
     errno.EPERM: "make the directory writable, or write elsewhere",
     errno.ENOENT: "create the directory first",

@@ -29,7 +29,8 @@ Contents of OUT, by its suffix. Lines are counted from 0 over all inputs.
                 row r is tokens[token_offsets[r]:token_offsets[r + 1]]
   .npy          the same vectors; the offsets are in NAME.offsets.npy
   .hdf5         one dataset per line, named by its number:
-                ([layers,] tokens, width)
+                ([layers,] tokens, width); needs twice its size on disk
+                while it is written
   .jsonl        one object per line: line, tokens, vectors
 
 With --pool a line has one vector, and there are no offsets or tokens. Shards are consecutive parts of the text. In

@@ -1,9 +1,6 @@
 """The fast path gives what the plain model gives."""
 
 import lzma
-import os
-import subprocess
-import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -13,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from kernel_paths import OFF, kernel_path
 from numpy.typing import NDArray
-from published import PublishedModel, make_published
+from published import PublishedModel
 
 from elmokit.embed.embedder import Embedder
 from elmokit.errors import InputError
 from elmokit.kernels.library import Kernels, available
+from elmokit.kernels.stack import Precision
 from elmokit.model.directions import direction_executor
 from elmokit.text.chars import pad_sentences
 from elmokit.text.tokens import tokenize
@@ -126,32 +125,17 @@ def test_eight_bits_are_nearly_the_same(published_model: PublishedModel) -> None
     assert np.abs(exact[0] - rounded[0]).max() > 1e-6
 
 
-@pytest.mark.long
-def test_without_kernels_everything_still_works(tmp_path: Path) -> None:
-    """In a process of its own, since kernels are found once; both precisions, against the arrays found with kernels."""
-    model = make_published(tmp_path)
-    for precision in ("fp32", "int8"):
-        found = Embedder.from_pretrained(model.pair, precision=precision).embed_layers(SENTENCES)
-        np.savez(tmp_path / f"{precision}.npz", *found)
-    program = """
-import sys, warnings, numpy as np
-from elmokit import Embedder
-from elmokit.kernels import library as kernels
-from test_engine import SENTENCES
-warnings.simplefilter("ignore")
-assert not kernels.available()
-folder = sys.argv[1]
-for precision, tolerance in (("fp32", 1e-5), ("int8", 1e-3)):
-    embedder = Embedder.from_pretrained(folder, precision=precision)
-    with np.load(f"{folder}/{precision}.npz") as expected:
-        for found, name in zip(embedder.embed_layers(SENTENCES), expected.files, strict=True):
-            np.testing.assert_allclose(found, expected[name], atol=tolerance, rtol=0)
-"""
-    environment = os.environ | {
-        "ELMOKIT_KERNELS": "off",
-        "PYTHONPATH": str(Path(__file__).parent) + os.pathsep + str(Path(__file__).parents[1] / "support"),
-    }
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=True)
+@pytest.mark.filterwarnings("ignore::elmokit.errors.ElmokitWarning")  # int8 gains nothing there
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 1e-3)])
+def test_without_kernels_vectors_are_the_same(
+    published_model: PublishedModel, precision: Precision, tolerance: float
+) -> None:
+    expected = Embedder.from_pretrained(published_model.pair, precision=precision).embed_layers(SENTENCES)
+    with kernel_path(OFF):
+        assert not available()
+        found = Embedder.from_pretrained(published_model.pair, precision=precision).embed_layers(SENTENCES)
+    for left, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(left, right, atol=tolerance, rtol=0)
 
 
 @pytest.mark.skipif(not available(), reason="built without kernels")

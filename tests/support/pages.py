@@ -36,7 +36,9 @@ from elmokit.errors import MissingExtraError
 BLOCK = re.compile(r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 COMMANDS = {"cat", "elmokit", "head", "ls", "mkdir", "printf"}
 PRINTED = re.compile(r"^print\(.*\)  # (.+)$", re.MULTILINE)
-FOR_SHELL = re.compile(r"[|<>;&*?$`]")
+# [COMMAND |] elmokit ARGS [> FILE], without other features of the shell
+_WORDS = r"(?:[^|<>;&*?$`'\"]|'[^']*'|\"[^\"$`]*\")+?"
+OURS = re.compile(rf"(?:(?P<source>printf {_WORDS}) \| )?elmokit (?P<args>{_WORDS})(?: > (?P<target>\S+))?")
 SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -91,21 +93,31 @@ def run_python(block: Block, namespace: dict[str, Any]) -> None:
 
 
 def run_command(command: str, shown: str, *, line: int) -> None:
-    in_shell = FOR_SHELL.search(command) or not command.startswith("elmokit ")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}.items():
             patch.setenv(name, value)
-        code, found = run_in_shell(command) if in_shell else run_here(shlex.split(command, comments=True)[1:])
+        ours = OURS.fullmatch(command)
+        code, found = run_in_shell(command) if ours is None else run_here(**ours.groupdict())
     if code:
         pytest.fail(f"line {line}: `{command}` ended with {code}:\n{found}", pytrace=False)
     check_shown(shown, found, line=line)
 
 
-def run_here(args: list[str]) -> tuple[int, str]:
-    """Return exit code and output of the command, run without a process of its own, which takes seconds to start."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        code = cli.run(args)
+def run_here(source: str | None, args: str, target: str | None) -> tuple[int, str]:
+    """Return exit code and output of the command, run without a process of its own, which takes seconds to start.
+
+    ``source`` is a shell command whose output it reads, ``target`` a file for its output.
+    """
+    with contextlib.ExitStack() as stack:
+        stdout = output = io.StringIO()
+        if source is not None:
+            text = run_in_shell(source)[1].encode()
+            stack.enter_context(pytest.MonkeyPatch.context()).setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+        if target is not None:
+            stdout = stack.enter_context(Path(target).open("w", encoding="utf-8"))
+        stack.enter_context(contextlib.redirect_stdout(stdout))
+        stack.enter_context(contextlib.redirect_stderr(output))
+        code = cli.run(shlex.split(args, comments=True))
     return code, output.getvalue()
 
 
