@@ -46,7 +46,8 @@ The rows, and the files below DIR that they need, also as .gz or .xz
   play, wsd     wsd/semcor.{data.xml,gold.key.txt}
   wsd           wsd/wordnet3.0.index.sense, wsd/NAME/NAME.data.xml,
                 wsd/NAME/NAME.gold.key.txt
-  pos, tag      pos/en_ewt-ud-{train,dev,test}.conllu
+  pos, tag      pos/en_ewt-ud-{train,dev,test}.conllu; so do upos, direction
+                and relation
 
 Ctrl-C finishes the step, saves and exits; run the same command to resume. Runs that the file of runs has are not made
 again, on whichever machine they were made."""
