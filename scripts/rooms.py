@@ -41,6 +41,7 @@ LINES = {
     "extras": ("optional dependencies", "a missing one is named with its pip command"),
     "forking": ("forked processes", "fresh locks and threads in the child"),
     "locking": ("folders", "used by one process at a time"),
+    "limits": ("bounds", "on lines and on what compressed files unpack to"),
     "plain_file": ("files of ours", "opened without following links"),
     "errors": ("exceptions", "one tree"),
 }

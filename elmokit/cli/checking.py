@@ -29,17 +29,10 @@ def seqvec(
     source = model_source(model)
     if not reference.is_file():
         raise InputError(f"{reference}: no such file; expected seqvec.npz from bio_embeddings' test data")
-    import zipfile
-
-    import numpy as np
-
     from elmokit.integrations.seqvec import check_outputs
+    from elmokit.weights.npz import read_arrays
 
-    try:
-        with np.load(reference, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise InputError(f"{reference}: not a .npz of plain arrays ({error}); download it again") from error
+    arrays = read_arrays(reference)
     found = check_outputs(source, arrays)
     for one in found:
         verdict = "agrees" if one.agrees else "differs"

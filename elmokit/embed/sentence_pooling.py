@@ -20,6 +20,7 @@ from elmokit.atomic import atomic_file
 from elmokit.embed.picking import Layer, Vectors
 from elmokit.embed.sentences import Sentence
 from elmokit.errors import InputError
+from elmokit.weights.npz import read_arrays
 
 # Chosen on the dev set of the STS benchmark with en-small (results/en-small-evidence.md).
 SMOOTHING = 1e-4
@@ -142,15 +143,17 @@ class SentencePooling:
     def load(cls, path: str | Path) -> "SentencePooling":
         """Read a pooling that `save` wrote."""
         try:
-            with np.load(Path(path), allow_pickle=False) as arrays:
-                layer = str(arrays["layer"])
-                return cls(
-                    "mean" if layer == "mean" else int(layer),
-                    dict(zip(arrays["words"].tolist(), arrays["probabilities"].tolist(), strict=True)),
-                    arrays["mean"],
-                    arrays["components"],
-                )
-        except (OSError, ValueError, KeyError, EOFError) as error:
+            arrays = read_arrays(path, ("layer", "words", "probabilities", "mean", "components"))
+            if arrays["mean"].ndim != 1 or arrays["components"].shape[1:] != arrays["mean"].shape:
+                raise ValueError(f"a mean of shape {arrays['mean'].shape}, components {arrays['components'].shape}")
+            layer = str(arrays["layer"])
+            return cls(
+                "mean" if layer == "mean" else int(layer),
+                dict(zip(arrays["words"].tolist(), arrays["probabilities"].tolist(), strict=True)),
+                arrays["mean"],
+                arrays["components"],
+            )
+        except (ValueError, TypeError) as error:
             raise InputError(f"{path}: no saved pooling ({error}); expected a file of SentencePooling.save") from error
 
 

@@ -3,16 +3,14 @@
 Shapes: V words, D width, N tokens.
 """
 
-import codecs
 import json
 import re
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, BinaryIO, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +19,10 @@ from safetensors.numpy import load_file, save_file
 
 from elmokit.atomic import atomic_folder
 from elmokit.errors import ElmokitWarning, InputError, OutputError, WeightsError
+from elmokit.limits import max_line_bytes
 from elmokit.text.grouping import windows
-from elmokit.text.lines import Line, read_lines
+from elmokit.text.lines import Line, decode_lines, read_lines, split_unpacked
+from elmokit.weights.npz import ZIP_DAMAGE, read_arrays
 from elmokit.weights.sums import SUMS, check_sums, write_sums
 
 Vectors = NDArray[np.floating[Any]]
@@ -127,16 +127,8 @@ def read_static_vectors(path: str | Path) -> StaticVectors:
 
 
 def _read_npz(path: Path) -> StaticVectors:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            words_V, vectors_VD = arrays["words"], arrays["vectors"]
-    except KeyError:
-        raise InputError(f"{path}: expected the arrays 'words' and 'vectors'; it lacks one of them") from None
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path, seen from {Path.cwd()}") from None
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        # An array of objects, which would have to be unpickled, is a ValueError; a single array, an .npy, a TypeError.
-        raise InputError(f"{path}: cannot be read as arrays of words and numbers: {error}") from error
+    arrays = read_arrays(path, ("words", "vectors"))
+    words_V, vectors_VD = arrays["words"], arrays["vectors"]
     fitting = words_V.ndim == 1 and vectors_VD.ndim == 2 and len(words_V) == len(vectors_VD)
     if not (fitting and words_V.dtype.kind == "U" and vectors_VD.dtype.kind == "f"):
         raise InputError(
@@ -259,23 +251,21 @@ def _without_repeats(words: list[str], vectors_VD: Vectors, path: Path) -> Stati
 
 
 def _read_zip(path: Path) -> Iterator[Line]:
-    """Lines of the only file in an archive."""
+    """Yield the lines of the only file in an archive."""
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [member for member in archive.infolist() if not member.is_dir()]
+            members = [member for member in archive.infolist() if not member.filename.endswith("/")]
             if len(members) != 1:
                 names = ", ".join(member.filename for member in members[:4])
                 raise InputError(f"{path}: holds {len(members)} files ({names}); expected one, unpack the one you want")
             with archive.open(members[0]) as stream:
-                for number, line in enumerate(stream, start=1):
-                    if number == 1:
-                        line = line.removeprefix(codecs.BOM_UTF8)
-                    yield Line(line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8"), str(path), number)
+                lines = split_unpacked(cast(BinaryIO, stream), str(path), max_line_bytes())
+                yield from decode_lines(lines, str(path))
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path, seen from {Path.cwd()}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number}: is not UTF-8; unpack and re-encode the file") from error
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+    except ZIP_DAMAGE as error:
         raise InputError(f"{path}: damaged, cut short or locked ({error}); get the file again") from error
 
 

@@ -29,7 +29,7 @@ _EXTENDED_HEADERS = (
     tarfile.SOLARIS_XHDTYPE,
 )
 # tarfile parses numbers and seeks to offsets of its choice: a forged header ends in any of these.
-_DAMAGE = (
+TAR_DAMAGE = (
     *(tarfile.TarError, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error),
     *(OSError, ValueError, OverflowError, IndexError, RecursionError),
 )
@@ -47,20 +47,22 @@ def read_archive(path: str | Path, *, suffix: str) -> Iterator[tuple[str, Iterat
 
 def _read_archive(path: str | Path, suffix: str) -> Iterator[tuple[str, Iterator[Line]]]:
     try:
-        archive = tarfile.open(path, tarinfo=_CheckedTarInfo)  # noqa: SIM115  (closed below)
-    except (_HostileMemberError, *_DAMAGE) as error:
+        archive = tarfile.open(path, tarinfo=CheckedTarInfo)  # noqa: SIM115  (closed below)
+    except (HostileMemberError, *TAR_DAMAGE) as error:
         raise _explain(path, error) from error
     with archive:
         for member in _list_files(archive, path, suffix):
             yield member.name, _read_lines(archive, member, path)
 
 
-class _HostileMemberError(Exception):
+class HostileMemberError(Exception):
     """A header that no honest archive has."""
 
 
-class _CheckedTarInfo(tarfile.TarInfo):
+class CheckedTarInfo(tarfile.TarInfo):
     """A header whose size is checked as soon as it is parsed."""
+
+    max_bytes = MAX_TOTAL_BYTES
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -71,9 +73,9 @@ class _CheckedTarInfo(tarfile.TarInfo):
             raise
         except tarfile.HeaderError as error:  # tarfile takes a broken header for the end of the archive
             raise tarfile.ReadError(str(error)) from None
-        most = MAX_EXTENDED_HEADER_BYTES if info.type in _EXTENDED_HEADERS else MAX_TOTAL_BYTES
+        most = MAX_EXTENDED_HEADER_BYTES if info.type in _EXTENDED_HEADERS else cls.max_bytes
         if not 0 <= info.size <= most:
-            raise _HostileMemberError(f"{info.name!r} has a size of {info.size} bytes; expected 0 to {most}")
+            raise HostileMemberError(f"{info.name!r} has a size of {info.size} bytes; expected 0 to {most}")
         if info.type == tarfile.GNUTYPE_SPARSE:
             raise _sparse(info.name)
         return info
@@ -84,8 +86,8 @@ class _CheckedTarInfo(tarfile.TarInfo):
     _proc_gnusparse_01 = _proc_gnusparse_10 = _proc_gnusparse_00
 
 
-def _sparse(name: str) -> _HostileMemberError:
-    return _HostileMemberError(f"{name!r} is a sparse file")
+def _sparse(name: str) -> HostileMemberError:
+    return HostileMemberError(f"{name!r} is a sparse file")
 
 
 def _list_files(archive: tarfile.TarFile, path: str | Path, suffix: str) -> list[tarfile.TarInfo]:
@@ -97,12 +99,12 @@ def _list_files(archive: tarfile.TarFile, path: str | Path, suffix: str) -> list
             num_members += 1
             num_bytes += member.size
             if num_members > MAX_MEMBERS:
-                raise _HostileMemberError(f"it has more than {MAX_MEMBERS} members")
+                raise HostileMemberError(f"it has more than {MAX_MEMBERS} members")
             if num_bytes > MAX_TOTAL_BYTES:
-                raise _HostileMemberError(f"its files have more than {MAX_TOTAL_BYTES} bytes together")
+                raise HostileMemberError(f"its files have more than {MAX_TOTAL_BYTES} bytes together")
             if member.isreg() and member.name.endswith(suffix):
                 members.append(member)
-    except (_HostileMemberError, *_DAMAGE) as error:
+    except (HostileMemberError, *TAR_DAMAGE) as error:
         raise _explain(path, error) from error
     if not members:
         raise InputError(
@@ -114,11 +116,11 @@ def _list_files(archive: tarfile.TarFile, path: str | Path, suffix: str) -> list
 def _check_member(member: tarfile.TarInfo) -> None:
     name = PurePosixPath(member.name)
     if not (member.isreg() or member.isdir()) or name.is_absolute() or ".." in name.parts:
-        raise _HostileMemberError(f"{member.name!r} is a link, a device or a path out of the archive")
+        raise HostileMemberError(f"{member.name!r} is a link, a device or a path out of the archive")
     if member.issparse():
         raise _sparse(member.name)
     if member.size < 0:  # a pax record may replace the header's size
-        raise _HostileMemberError(f"{member.name!r} has a size of {member.size} bytes; expected 0 or more")
+        raise HostileMemberError(f"{member.name!r} has a size of {member.size} bytes; expected 0 or more")
 
 
 def _read_lines(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str | Path) -> Iterator[Line]:
@@ -138,7 +140,7 @@ def _read_lines(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str | P
 def _read_line(stream: IO[bytes], path: str | Path) -> bytes:
     try:
         return stream.readline(MAX_LINE_BYTES + 1)
-    except _DAMAGE as error:
+    except TAR_DAMAGE as error:
         raise _explain(path, error) from error
 
 
@@ -153,6 +155,6 @@ def _decode(line: bytes, name: str, number: int) -> Line:
 
 
 def _explain(path: str | Path, error: Exception) -> InputError:
-    if isinstance(error, _HostileMemberError):
+    if isinstance(error, HostileMemberError):
         return InputError(f"{path}: {error}; only plain files are read: pack the files again")
     return InputError(f"{path}: not a tar archive, damaged or cut short ({error}); copy or download the file again")

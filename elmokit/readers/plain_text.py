@@ -16,7 +16,7 @@ from elmokit.readers.conll2012 import read_conll2012, read_conll2012_archive
 from elmokit.readers.conllu import read_conllu
 from elmokit.readers.ptb import read_ptb
 from elmokit.readers.snli import read_snli
-from elmokit.readers.squad import read_squad
+from elmokit.readers.squad import MAX_BYTES, read_squad
 from elmokit.readers.sst import read_sst
 from elmokit.readers.wsd import find_keys, read_wsd
 from elmokit.text.lines import STDIN, read_lines
@@ -53,8 +53,9 @@ def reject_data_files(paths: Iterable[str]) -> None:
 
 
 def _name_and_first_line(path: Path) -> tuple[str, str]:
-    lines = read_lines([path], or_latin1=True)  # raises for a missing file at the call
     name = path.name.removesuffix(".gz").removesuffix(".xz").lower()
+    line_bytes = MAX_BYTES if name.endswith(".json") else None  # a whole document may be one line
+    lines = read_lines([path], or_latin1=True, line_bytes=line_bytes)  # raises for a missing file at the call
     return name, "" if ".tar" in path.suffixes else next((line.text for line in lines if line.text.strip()), "")
 
 

@@ -12,6 +12,8 @@ from typing import TypeVar
 from elmokit.errors import InputError
 from elmokit.text.lines import Line, read_lines
 
+MAX_BYTES = 1 << 30  # the document is one line; that of SQuAD 2.0 has 42 MB
+
 T = TypeVar("T")
 
 _KINDS = {str: "a string", int: "a whole number", list: "a list", dict: "an object"}
@@ -38,7 +40,7 @@ class Question:
 
 def read_squad(path: str | Path) -> Iterator[Question]:
     """Yield the questions of a file; .gz and .xz are unpacked."""
-    return _read_questions(path, read_lines([path]))
+    return _read_questions(path, read_lines([path], line_bytes=MAX_BYTES))
 
 
 def _read_questions(path: str | Path, lines: Iterable[Line]) -> Iterator[Question]:

@@ -8,7 +8,6 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,14 +15,22 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from elmokit.errors import WeightsError
+from elmokit.readers.archive import TAR_DAMAGE, CheckedTarInfo, HostileMemberError
 from elmokit.weights.locating import FoundFiles, find_files
+from elmokit.weights.npz import ZIP_DAMAGE
 
 MAX_RATIO = 20  # trained weights shrink by a tenth, word lists by four
 ALWAYS_ALLOWED = 2**20  # bytes: small archives may compress well
 MAX_MEMBERS = 10_000
 SUFFIXES = {".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2"}
 
-_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+_DAMAGE = (HostileMemberError, *TAR_DAMAGE, *ZIP_DAMAGE)
+
+
+class _ModelTarInfo(CheckedTarInfo):
+    """A header of an archive in which single files may be larger than those of a dataset."""
+
+    max_bytes = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ def is_archive(path: Path) -> bool:
 def _is_tar(path: Path) -> bool:
     try:
         return tarfile.is_tarfile(path)
-    except (EOFError, OSError, zlib.error):
+    except _DAMAGE:
         return True  # compressed and cut short: opening it reports that
 
 
@@ -122,16 +129,18 @@ def _opened(archive: Path) -> Iterator[list[_Member]]:
                 if not info.is_dir()
             ]
         return
-    with tarfile.open(archive) as packed:
+    with tarfile.open(archive, tarinfo=_ModelTarInfo) as packed:
         members: list[_Member] = []
         for info in packed:  # not getmembers: a bomb is noticed before it is read through
             if len(members) > MAX_MEMBERS or info.size > MAX_RATIO * archive.stat().st_size + ALWAYS_ALLOWED:
                 members.append(_tar_member(packed, info))
                 break
-            if info.isreg():
+            if info.isreg() and not info.issparse():
                 members.append(_tar_member(packed, info))
             elif not info.isdir():
-                raise WeightsError(f"{archive}: {info.name[:80]!r} is a link or a device; expected regular files")
+                raise WeightsError(
+                    f"{archive}: {info.name[:80]!r} is a link, a device or a sparse file; expected regular files"
+                )
         yield members
 
 

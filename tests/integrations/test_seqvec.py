@@ -70,7 +70,7 @@ def test_the_check_agrees_with_its_own_outputs_and_notices_others(
     assert "expected arrays named PROTEIN" in capsys.readouterr().err
     path.write_bytes(b"no archive")
     assert run(arguments) == 1
-    assert "not a .npz of plain arrays" in capsys.readouterr().err
+    assert "not an .npz file of plain arrays" in capsys.readouterr().err
 
 
 def test_bad_arguments_and_a_cut_download_are_named(folder: Path) -> None:

@@ -99,3 +99,27 @@ def test_lines_come_before_the_file_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(b"one\n" * 100_000)[:-4])
     assert next(read_lines([path])).text == "one"
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_line_without_end_is_rejected_before_it_is_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, pack
+) -> None:
+    monkeypatch.setenv("ELMOKIT_MAX_LINE_MB", "1")
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(pack(b"short\n" + b"x" * 1_000_001))
+    with pytest.raises(InputError, match=r"line 2: has more than 1,000,000 bytes; .* ELMOKIT_MAX_LINE_MB"):
+        texts(path)
+    monkeypatch.setenv("ELMOKIT_MAX_LINE_MB", "2")
+    assert list(map(len, texts(path))) == [5, 1_000_001]
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_bomb_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, pack) -> None:
+    monkeypatch.setenv("ELMOKIT_MAX_UNPACKED_MB", "1")
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(pack(b"a line\n" * 300_000))
+    with pytest.raises(InputError, match=r"unpacks to more than 1,000,000 bytes, .* ELMOKIT_MAX_UNPACKED_MB"):
+        texts(path)
+    monkeypatch.setenv("ELMOKIT_MAX_UNPACKED_MB", "3")
+    assert len(texts(path)) == 300_000

@@ -195,8 +195,11 @@ def tar_info(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, target: st
     [
         ([tar_info("../options.json")], r"has the path '\.\./options\.json', which leaves the archive"),
         ([tar_info("/etc/options.json")], "which leaves the archive"),
-        ([tar_info("options.json", kind=tarfile.SYMTYPE, target="/etc/passwd")], "is a link or a device"),
-        ([tar_info("model.hdf5", kind=tarfile.LNKTYPE, target="options.json")], "is a link or a device"),
+        (
+            [tar_info("options.json", kind=tarfile.SYMTYPE, target="/etc/passwd")],
+            "is a link, a device or a sparse file",
+        ),
+        ([tar_info("model.hdf5", kind=tarfile.LNKTYPE, target="options.json")], "is a link, a device or a sparse file"),
         ([tar_info("options.json"), tar_info("model.hdf5", 30_000_000)], r"claims 30,000,000 bytes in an archive of"),
         ([], "expected one model, found none"),
     ],
@@ -240,3 +243,24 @@ def test_a_published_file_is_recognized_and_a_bad_download_is_named(
     (folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(WeightsError, match="the file was changed"):
         load_saved(folder)
+
+
+@pytest.mark.parametrize("size", [-512, 1 << 41])
+def test_a_forged_size_in_a_tar_is_rejected(tmp_path: Path, size: int) -> None:
+    """-512 in the second header: tarfile would read that header again and again (CVE-2025-8194)."""
+    archive = tar_with(tmp_path / "a.tar.gz", tar_info("options.json", 1), tar_info("model.hdf5", 1))
+    packed = bytearray(gzip.decompress(archive.read_bytes()))
+    header = packed[1024:1536]
+    header[124:136] = (b"\xff" * 4 if size < 0 else b"\x80\0\0\0") + size.to_bytes(8, "big", signed=True)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    packed[1024:1536] = header
+    (tmp_path / "a.tar").write_bytes(packed)
+    with pytest.raises(WeightsError, match=rf"'model\.hdf5' has a size of {size} bytes"):
+        load_saved(tmp_path / "a.tar")
+
+
+def test_a_sparse_file_in_a_tar_is_rejected(tmp_path: Path) -> None:
+    archive = tar_with(tmp_path / "a.tar.gz", tar_info("model.hdf5", 0, tarfile.GNUTYPE_SPARSE))
+    with pytest.raises(WeightsError, match=r"'model\.hdf5' is a sparse file"):
+        load_saved(archive)
