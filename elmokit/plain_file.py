@@ -1,7 +1,12 @@
-"""Open a file of ours in a folder that may come from someone else: a symbolic link is never followed."""
+"""Open a file of ours in a folder that may come from someone else.
+
+What is written is never reached through a symbolic link. What is read is a regular file: a FIFO would be waited for
+without end.
+"""
 
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,3 +46,13 @@ def open_end(path: Path) -> BinaryIO:
     file = os.fdopen(open_descriptor(path), "r+b")
     file.seek(0, os.SEEK_END)
     return file
+
+
+def read_plain(path: Path, *, max_bytes: int | None = None) -> bytes:
+    """Return the content of a regular file, at most ``max_bytes`` of it."""
+    # Without O_NONBLOCK, opening a FIFO waits for a writer.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return file.read(-1 if max_bytes is None else max_bytes)

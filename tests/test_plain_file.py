@@ -1,12 +1,17 @@
 """Files of ours in a folder from someone else: never opened through a link."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from elmokit.errors import OutputError
-from elmokit.plain_file import open_at, open_end
+from elmokit.config import read_recipe
+from elmokit.errors import ConfigError, OutputError, WeightsError
+from elmokit.plain_file import open_at, open_end, read_plain
+from elmokit.pretrain.recipe import Recipe
+from elmokit.weights.options import read_json_object
+from elmokit.weights.sums import read_sums
 
 
 @pytest.mark.parametrize("open_file", [lambda path: open_at(path, 0), open_end], ids=["at", "end"])
@@ -39,3 +44,26 @@ def test_bytes_after_a_position_are_cut_off(tmp_path: Path) -> None:
 def test_an_absent_folder_raises_the_error_of_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_end(tmp_path / "none" / "file")
+
+
+def test_a_regular_file_is_read_up_to_a_size(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    assert read_plain(tmp_path / "file") == b"content"
+    assert read_plain(tmp_path / "file", max_bytes=3) == b"con"
+    with pytest.raises(FileNotFoundError):
+        read_plain(tmp_path / "absent")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
+def test_a_fifo_is_an_error_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        read_plain(tmp_path / "pipe")
+    recipe = tmp_path / "pipe"
+    with pytest.raises(ConfigError, match=r"pipe: cannot be read: it is not a regular file; name a recipe"):
+        read_recipe(Recipe, recipe, ())
+    with pytest.raises(ConfigError, match=r"pipe: cannot be read: it is not a regular file"):
+        read_json_object(recipe)
+    os.mkfifo(tmp_path / "SHA256SUMS")
+    with pytest.raises(WeightsError, match=r"SHA256SUMS: cannot be read: it is not a regular file; get the folder"):
+        read_sums(tmp_path)

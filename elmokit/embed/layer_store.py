@@ -3,12 +3,12 @@
 Each encoder has its own folder, named by the fingerprint of everything that its vectors depend on:
 
 layers.f16   the layers of all sequences, float16, (L, T, D) each, concatenated; the file only grows
-index        blocks of records: digest of a sequence's tokens, position in layers.f16
+index        blocks of records: digest of a sequence's tokens, position in layers.f16, checksum of its layers
 lock         held by the process that adds sequences
 
 Layers are flushed to disk before the index block that lists them, and each block has a checksum. The index therefore
 lists only layers that are on disk. If a process dies while it writes, readers ignore the incomplete block, and the next
-process that adds sequences truncates it.
+process that adds sequences truncates it. A process verifies the checksum of a sequence when it first reads its layers.
 
 Shapes: L layers, T tokens of one sequence, N tokens of several sequences, D width.
 """
@@ -31,14 +31,16 @@ from torch import Tensor
 from elmokit.atomic import explained
 from elmokit.embed.picking import Vectors
 from elmokit.encoders.layer_sources import LayerSource
-from elmokit.errors import InputError
+from elmokit.errors import ElmokitWarning, InputError
 from elmokit.locking import locked
 from elmokit.plain_file import open_at
 from elmokit.text.grouping import group_by_size
 
 LAYERS, INDEX = "layers.f16", "index"
 BLOCK = struct.Struct("<II")  # number of records, checksum of their bytes
-RECORD = np.dtype([("digest", "V16"), ("start", "<i8"), ("num_tokens", "<i8")])  # start: in float16 numbers
+OLD_RECORD = np.dtype([("digest", "V16"), ("start", "<i8"), ("num_tokens", "<i8")])  # start: in float16 numbers
+RECORD = np.dtype([*OLD_RECORD.descr, ("checksum", "<u4")])
+HAS_CHECKSUMS = 1 << 31  # in the number of records; blocks of older versions have none
 LARGEST = float(np.finfo(np.float16).max)
 
 # Size of a block. A process that is killed loses at most one.
@@ -56,7 +58,15 @@ class LayerStore:
         self.folder = folder
         self.num_layers, self.width = source.num_layers, source.width
         self._source = source
+        self._verified: set[bytes] = set()
         self._load()
+        if len(self._cached.checksums) < len(self):
+            warnings.warn(
+                f"{folder}: {len(self) - len(self._cached.checksums):,} cached sequences are of an older version and "
+                "have no checksums, so that damage can go unnoticed; delete the folder to compute them again",
+                ElmokitWarning,
+                stacklevel=2,
+            )
 
     @classmethod
     def open(cls, root: str | Path, source: LayerSource) -> "LayerStore":
@@ -95,17 +105,33 @@ class LayerStore:
         for layers_LTD, tokens in zip(
             joined_LND.split([len(tokens) for tokens in sequences], dim=1), sequences, strict=True
         ):
-            start = self._cached.starts.get(_digest(tokens))
-            if start is None:
-                raise InputError(f"{self.folder}: has no layers of {_quote(tokens)}; add the sequence first")
-            cached_LTD = self._numbers[start : start + len(tokens) * self.num_layers * self.width]
-            layers_LTD.copy_(cached_LTD.view(layers_LTD.shape))
+            layers_LTD.copy_(self._read(tokens).view(layers_LTD.shape))
         return joined_LND
+
+    def _read(self, tokens: Tokens) -> Tensor:
+        """Return the numbers of a cached sequence. They are checked once per process."""
+        digest = _digest(tokens)
+        start = self._cached.starts.get(digest)
+        if start is None:
+            raise InputError(f"{self.folder}: has no layers of {_quote(tokens)}; add the sequence first")
+        num_numbers = len(tokens) * self.num_layers * self.width
+        numbers = self._numbers[start : start + num_numbers]
+        if digest not in self._verified:
+            checksum = self._cached.checksums.get(digest)
+            same = checksum is None or zlib.crc32(numbers.numpy().data) == checksum
+            if not same or len(numbers) != num_numbers:
+                raise InputError(
+                    f"{self.folder / LAYERS}: the layers of {_quote(tokens)} are damaged; delete {self.folder}, and "
+                    "they are computed again"
+                )
+            self._verified.add(digest)
+        return numbers
 
     def _load(self) -> None:
         """Read the index and map the layers that it lists."""
         self._cached = _read_index(self.folder, self.num_layers * self.width)
         self._numbers = _map(self.folder / LAYERS, self._cached.num_numbers)
+        self._verified.clear()
 
     def _compute(self, missing: dict[bytes, Tokens], progress: Progress | None) -> None:
         num_tokens, done = sum(map(len, missing.values())), 0
@@ -118,14 +144,15 @@ class LayerStore:
                 digests, sequences = zip(*window, strict=True)
                 for place, (number, layers_LTD) in enumerate(self._source.iter_unordered(sequences)):
                     tokens = sequences[number]
-                    records[place] = (digests[number], layers_file.tell() // 2, len(tokens))
-                    layers_file.write(_to_float16(layers_LTD, tokens))
+                    numbers = _to_float16(layers_LTD, tokens)
+                    records[place] = (digests[number], layers_file.tell() // 2, len(tokens), zlib.crc32(numbers))
+                    layers_file.write(numbers)
                     done += len(tokens)
                     if progress is not None:
                         progress(done, num_tokens)
                 _flush(layers_file)  # first: the index lists only what is on disk
                 content = records.tobytes()
-                index_file.write(BLOCK.pack(len(records), zlib.crc32(content)) + content)
+                index_file.write(BLOCK.pack(len(records) | HAS_CHECKSUMS, zlib.crc32(content)) + content)
                 _flush(index_file)
 
     def _windows(self, missing: dict[bytes, Tokens]) -> Iterator[list[tuple[bytes, Tokens]]]:
@@ -141,6 +168,8 @@ class _Cached:
 
     starts: dict[bytes, int]
     """Position in the layers file by digest, counted in float16 numbers."""
+    checksums: dict[bytes, int]
+    """CRC-32 of the layers by digest; entries of older versions have none."""
     num_numbers: int
     index_bytes: int
 
@@ -153,21 +182,27 @@ def _read_index(folder: Path, numbers_per_token: int) -> _Cached:
     except FileNotFoundError:
         content, max_numbers = b"", 0
     starts: dict[bytes, int] = {}
+    checksums: dict[bytes, int] = {}
     num_numbers = index_bytes = 0
     while index_bytes + BLOCK.size <= len(content):
-        num_records, checksum = BLOCK.unpack_from(content, index_bytes)
-        block_end = index_bytes + BLOCK.size + num_records * RECORD.itemsize
+        header, checksum = BLOCK.unpack_from(content, index_bytes)
+        kind, num_records = (RECORD if header & HAS_CHECKSUMS else OLD_RECORD), header & ~HAS_CHECKSUMS
+        block_end = index_bytes + BLOCK.size + num_records * kind.itemsize
         block = content[index_bytes + BLOCK.size : block_end]
         # A crash of the machine can leave zeros; their checksum would be right.
         if not num_records or block_end > len(content) or zlib.crc32(block) != checksum:
             break
-        records = np.frombuffer(block, dtype=RECORD)
+        records = np.frombuffer(block, dtype=kind)
         block_numbers = int((records["start"] + records["num_tokens"] * numbers_per_token).max())
-        if block_numbers > max_numbers:
+        # A forged index could point anywhere.
+        if block_numbers > max_numbers or records["start"].min() < 0 or records["num_tokens"].min() < 0:
             break
-        starts.update(zip(records["digest"].tolist(), records["start"].tolist(), strict=True))
+        digests = records["digest"].tolist()
+        starts.update(zip(digests, records["start"].tolist(), strict=True))
+        if kind is RECORD:
+            checksums.update(zip(digests, records["checksum"].tolist(), strict=True))
         num_numbers, index_bytes = block_numbers, block_end
-    return _Cached(starts, num_numbers, index_bytes)
+    return _Cached(starts, checksums, num_numbers, index_bytes)
 
 
 def _map(path: Path, num_numbers: int) -> Tensor:

@@ -28,7 +28,9 @@ from numpy.typing import NDArray
 
 from elmokit.config import FrozenConfig, parse_config
 from elmokit.errors import InputError
+from elmokit.plain_file import read_plain
 from elmokit.text.chars import BOS_WORD, EOS_WORD
+from elmokit.text.corpus_check import check_arrays, check_hashes
 from elmokit.text.vocab import Vocab
 
 WordIds = NDArray[np.uint32]
@@ -80,6 +82,8 @@ class CorpusMeta(FrozenConfig):
     excluded: tuple[ExcludedFile, ...] = ()
     num_left_out: int = 0
     """Sentences that were left out, each counted once; `LEFT_OUT_FILE` lists them."""
+    sums: dict[str, str] | None = None
+    """SHA-256 of every array's file; older corpora have none."""
 
     @property
     def arrays(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -111,11 +115,17 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | Path) -> "Corpus":
-        """Map a prepared folder; nothing but its description is read."""
+        """Map a prepared folder after one pass over it, which checks its hashes and that its arrays fit together.
+
+        That takes about a second per gigabyte, and no memory. A corpus of an older version has no hashes: a warning
+        is issued.
+        """
         folder = Path(folder)
-        meta = _read_meta(folder)
+        meta = read_corpus_meta(folder)
         arrays = {name: _map(folder / name, dtype, shape) for name, (dtype, shape) in meta.arrays.items()}
-        return cls(
+        check_hashes(folder, meta.sums, list(arrays))
+        check_arrays(folder, arrays)
+        corpus = cls(
             meta=meta,
             tokens=arrays["tokens.bin"],
             lengths=arrays["lengths.bin"],
@@ -125,6 +135,8 @@ class Corpus:
             word_offsets=arrays["word_offsets.bin"],
             char_table=arrays["char_ids.bin"],
         )
+        corpus.release_pages()
+        return corpus
 
     @property
     def fingerprint(self) -> str:
@@ -196,7 +208,8 @@ class Corpus:
 
     def release_pages(self) -> None:
         """Give back the memory of what was read: it is mapped again when it is needed. Nothing else changes."""
-        for array in (self.tokens, self.lengths, self.offsets, self.char_table):
+        words = self.words_text, self.word_offsets, self.counts
+        for array in (self.tokens, self.lengths, self.offsets, self.char_table, *words):
             mapped = _buffer(array)
             if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
                 mapped.madvise(mmap.MADV_DONTNEED)
@@ -205,12 +218,13 @@ class Corpus:
         return self.words_text.tobytes().decode().split("\n")[:-1]
 
 
-def _read_meta(folder: Path) -> CorpusMeta:
+def read_corpus_meta(folder: Path) -> CorpusMeta:
+    """Read the description of a prepared corpus; its arrays are not looked at."""
     path = folder / META_FILE
     if not path.is_file():
         raise InputError(f"{folder}: no prepared corpus (there is no {META_FILE}); prepare one from text files")
     try:
-        return parse_config(CorpusMeta, json.loads(path.read_bytes()), source=str(path))
+        return parse_config(CorpusMeta, json.loads(read_plain(path)), source=str(path))
     except (ValueError, RecursionError) as error:  # ValueError: of json, and ConfigError
         raise InputError(f"{path} is damaged or of another version ({error}); prepare the corpus again") from None
 

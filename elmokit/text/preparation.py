@@ -18,7 +18,17 @@ from elmokit.atomic import atomic_folder
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.text.chars import BOS_WORD, EOS_WORD, MIN_CHARS, encode_words
 from elmokit.text.chunks import EncodedChunk, encode_in_order, read_chunks
-from elmokit.text.corpus import LEFT_OUT_FILE, META_FILE, WORDS_FILE, Corpus, CorpusMeta, CorpusSettings, Source
+from elmokit.text.corpus import (
+    LEFT_OUT_FILE,
+    META_FILE,
+    WORDS_FILE,
+    Corpus,
+    CorpusMeta,
+    CorpusSettings,
+    Source,
+    read_corpus_meta,
+)
+from elmokit.text.corpus_check import hash_file
 from elmokit.text.exclusion import RULE as EXCLUSION_RULE
 from elmokit.text.exclusion import Exclusion, LeftOut
 from elmokit.text.grouping import windows
@@ -86,17 +96,17 @@ def prepare_corpus(
 
 
 def recorded_sources(folder: Path) -> tuple[Source, ...]:
-    """Return the files that a folder was prepared from; none if it has no intact corpus."""
+    """Return the files that a folder was prepared from; none if it holds no corpus."""
     try:
-        return Corpus.open(folder).meta.sources
+        return read_corpus_meta(folder).sources
     except InputError:
         return ()
 
 
 def recorded_exclusion(folder: Path) -> tuple[Source, ...]:
-    """Return the files whose sentences were left out of a folder's corpus; none if it holds no intact corpus."""
+    """Return the files whose sentences were left out of a folder's corpus; none if it holds no corpus."""
     try:
-        return tuple(file.source for file in Corpus.open(folder).meta.excluded)
+        return tuple(file.source for file in read_corpus_meta(folder).excluded)
     except InputError:
         return ()
 
@@ -226,6 +236,7 @@ def _write_words(
         excluded=left_out.counts(),
         num_left_out=left_out.num_sentences,
     )
+    meta = meta.model_copy(update={"sums": {name: hash_file(folder / name) for name in meta.arrays}})
     unused = None if left_out.sources else {"excluded", "num_left_out"}
     (folder / META_FILE).write_text(meta.model_dump_json(indent=2, exclude=unused) + "\n", encoding="utf-8")
 

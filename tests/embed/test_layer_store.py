@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from toy import TEXT, toy_model
 from elmokit.embed import layer_store
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.layer_store import INDEX, LAYERS, LayerStore
-from elmokit.errors import InputError, OutputError
+from elmokit.errors import ElmokitWarning, InputError, OutputError
 from elmokit.model.bilm import BiLM
 
 SENTENCES = [line.split() for line in TEXT.splitlines()]
@@ -153,8 +154,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> dict[
     return {name: (store.folder / name).read_bytes() for name in (LAYERS, INDEX)}
 
 
-# Bytes of a file that reached the disk; the whole of it is 9,144 bytes of layers and 512 of index.
-parts = st.one_of(st.just(10_000), st.integers(0, 10_000)), st.one_of(st.just(512), st.integers(0, 512))
+# Bytes of a file that reached the disk; the whole of it is 9,144 bytes of layers and 572 of index.
+parts = st.one_of(st.just(10_000), st.integers(0, 10_000)), st.one_of(st.just(572), st.integers(0, 572))
 torn_ends = st.sampled_from([b"", b"\0" * 40, b"\x01\0\0\0rubbish that is no block at all, but long enough for one"])
 
 
@@ -271,3 +272,60 @@ def test_a_root_that_is_a_file_is_an_error(tmp_path: Path, embedder: Embedder):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="a part of the path is a file"):
         LayerStore.open(tmp_path / "file", embedder)
+
+
+# Damage
+
+
+@pytest.mark.parametrize("place", [0, 4571, -1])
+def test_damaged_layers_are_noticed_when_they_are_read(
+    tmp_path: Path, embedder: Embedder, whole: dict[str, bytes], place: int
+):
+    store = LayerStore.open(tmp_path, embedder)
+    damaged = bytearray(whole[LAYERS])
+    damaged[place] ^= 1
+    (store.folder / LAYERS).write_bytes(damaged)
+    (store.folder / INDEX).write_bytes(whole[INDEX])
+    store = LayerStore.open(tmp_path, embedder)
+    with pytest.raises(InputError, match=r"layers\.f16: the layers of .* are damaged; delete .* computed again"):
+        store.join(SENTENCES)
+
+
+def as_old(index: bytes) -> bytes:
+    """Return an index as older versions wrote it: without checksums of layers."""
+    blocks, place = b"", 0
+    while place < len(index):
+        header, _ = layer_store.BLOCK.unpack_from(index, place)
+        num_records = header & ~layer_store.HAS_CHECKSUMS
+        place += layer_store.BLOCK.size
+        records = np.frombuffer(index, dtype=layer_store.RECORD, count=num_records, offset=place)
+        old = np.empty(num_records, dtype=layer_store.OLD_RECORD)
+        for name in layer_store.OLD_RECORD.names:
+            old[name] = records[name]
+        blocks += layer_store.BLOCK.pack(num_records, zlib.crc32(old.tobytes())) + old.tobytes()
+        place += records.nbytes
+    return blocks
+
+
+def test_a_store_of_an_older_version_is_used_with_a_warning(
+    tmp_path: Path, embedder: Embedder, whole: dict[str, bytes]
+):
+    folder = LayerStore.open(tmp_path, embedder).folder
+    (folder / LAYERS).write_bytes(whole[LAYERS])
+    (folder / INDEX).write_bytes(as_old(whole[INDEX]))
+    with pytest.warns(ElmokitWarning, match=f"{len(SENTENCES)} cached sequences .* have no checksums"):
+        store = LayerStore.open(tmp_path, embedder)
+    store.add([*SENTENCES, ["new", "words"]])
+    assert_holds(store, embedder, [*SENTENCES, ["new", "words"]])
+
+
+@pytest.mark.filterwarnings("ignore:.*have no checksums")
+def test_an_index_that_points_outside_of_the_layers_is_not_followed(
+    tmp_path: Path, embedder: Embedder, whole: dict[str, bytes]
+):
+    folder = LayerStore.open(tmp_path, embedder).folder
+    (folder / LAYERS).write_bytes(whole[LAYERS])
+    records = np.zeros(1, dtype=layer_store.OLD_RECORD)
+    records["digest"], records["start"] = layer_store._digest(SENTENCES[0]), -(10**12)
+    (folder / INDEX).write_bytes(layer_store.BLOCK.pack(1, zlib.crc32(records.tobytes())) + records.tobytes())
+    assert len(LayerStore.open(tmp_path, embedder)) == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmokit.errors import InputError
+from elmokit.errors import ElmokitWarning, InputError
 from elmokit.text.chars import encode_words
 from elmokit.text.corpus import Corpus
 from elmokit.text.preparation import prepare_corpus
@@ -128,4 +128,61 @@ def test_a_damaged_description_is_told(folder: Path, damaged: bytes | str) -> No
         damaged = json.dumps({**description, "num_tokens": -9}).encode()
     path.write_bytes(damaged)
     with pytest.raises(InputError, match="prepare the corpus again"):
+        Corpus.open(folder)
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def without_sums(folder: Path) -> None:
+    """Make the corpus one of an older version."""
+    meta = json.loads((folder / "corpus.json").read_text("utf-8"))
+    del meta["sums"]
+    (folder / "corpus.json").write_text(json.dumps(meta), "utf-8")
+
+
+@pytest.mark.parametrize("name", array_files())
+def test_a_changed_byte_is_noticed(folder: Path, name: str) -> None:
+    flip(folder / name, -1)
+    with pytest.raises(InputError, match=f"{name} is damaged: its SHA-256 is not the one .*; delete .* again"):
+        Corpus.open(folder)
+
+
+def test_a_corpus_of_an_older_version_opens_with_a_warning(folder: Path) -> None:
+    without_sums(folder)
+    with pytest.warns(ElmokitWarning, match="was prepared by an older version and has no checksums"):
+        assert Corpus.open(folder).num_tokens == 9
+
+
+CONTRADICTIONS = {
+    "tokens.bin": (b"\x05\0\0\0", "a word id is above 4"),
+    "offsets.bin": (b"\x01", "do not cover tokens.bin"),
+    "lengths.bin": (b"\x04\0\0\0", "have not the lengths"),
+    "counts.bin": (b"\x04", "do not add up"),
+    "char_ids.bin": (b"\xff\xff", "a character id is above 261"),
+    "word_offsets.bin": (b"\x01", "do not cover words.txt"),
+    "words.txt": (b"\xff", "not UTF-8"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*has no checksums")
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_arrays_that_contradict_each_other_are_rejected_without_sums(folder: Path, name: str) -> None:
+    without_sums(folder)
+    start, message = CONTRADICTIONS[name]
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(start + content[len(start) :])
+    named = "offsets.bin" if name == "lengths.bin" else name
+    with pytest.raises(InputError, match=f"{named} is damaged: .*{message}"):
+        Corpus.open(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.*has no checksums")
+def test_a_line_end_inside_a_word_is_rejected_without_sums(folder: Path) -> None:
+    without_sums(folder)
+    (folder / "words.txt").write_bytes((folder / "words.txt").read_bytes().replace(b"dog", b"d\ng"))
+    with pytest.raises(InputError, match=r"words\.txt is damaged: a line is not one word"):
         Corpus.open(folder)
