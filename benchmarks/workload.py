@@ -92,7 +92,7 @@ def draw_tensors(config: BiLMConfig) -> dict[str, Tensor]:
     """Return random weights with activations like those of a trained model; the same on every call."""
     generator = torch.Generator().manual_seed(0)
     tensors = {}
-    for name, shape in expected_shapes(config).items():
+    for name, shape in expected_shapes(config, source="the workload").items():
         if name.endswith("bias"):
             tensors[name] = torch.full(shape, _first_fit(name, BIASES, default=0.0))
         else:

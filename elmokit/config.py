@@ -4,6 +4,7 @@ Sizes that follow from others (the output width, the number of filters) are prop
 """
 
 import difflib
+import reprlib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from pydantic import (
 )
 
 from elmokit.errors import ConfigError
+from elmokit.plain_file import read_plain
 
 PAPER_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
@@ -36,6 +38,11 @@ NUM_SPECIAL_CHARS = 5  # the last rows of every character table: begin and end o
 # Word ids of a model with a word table; 0 is NO_WORD here too.
 BEGIN_ID, END_ID, UNKNOWN_ID, FIRST_WORD_ID = 1, 2, 3, 4
 NUM_SPECIAL_WORDS = 3
+
+# A recipe that has more of these is none, and would keep the TOML parser or the reader of its message busy.
+MAX_RECIPE_BYTES = 1 << 18
+MAX_DOTS = 200
+MAX_FAULTS = 10
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -185,8 +192,10 @@ def parse_config(kind: type[Config], values: Mapping[str, Any], *, source: str) 
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        faults = "; ".join(_describe(fault, kind) for fault in error.errors())
-        raise ConfigError(f"{source}: {faults}") from None
+        faults = error.errors(include_url=False)
+        shown = "; ".join(_describe(fault, kind) for fault in faults[:MAX_FAULTS])
+        others = f"; and {len(faults) - MAX_FAULTS:,} more" if len(faults) > MAX_FAULTS else ""
+        raise ConfigError(f"{source}: {shown}{others}") from None
 
 
 def read_recipe(kind: type[Config], path: str | Path, overrides: Sequence[str] | Mapping[str, Any]) -> Config:
@@ -196,20 +205,31 @@ def read_recipe(kind: type[Config], path: str | Path, overrides: Sequence[str] |
     """
     path = Path(path)
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
+        values = _parse_toml(read_plain(path, max_bytes=MAX_RECIPE_BYTES + 1))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such recipe; check the path, seen from {Path.cwd()}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; name a recipe, a TOML file") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); re-encode the file") from None
-    except tomllib.TOMLDecodeError as error:  # names line and column
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError names line and column
         raise ConfigError(f"{path}: not TOML: {error}") from None
     changes = parse_overrides(overrides)
     for key, value in changes.items():
         _set(values, key, value)
     shown = [f"{key}={value}" for key, value in changes.items()]
     return parse_config(kind, _without_none(values), source=" ".join([str(path), *shown]))
+
+
+def _parse_toml(content: bytes) -> dict[str, Any]:
+    """Parse a recipe; reject what would keep the parser busy for long before it fails."""
+    if len(content) > MAX_RECIPE_BYTES:
+        raise ValueError(f"it has more than {MAX_RECIPE_BYTES:,} bytes; expected a recipe, which has a few hundred")
+    text = content.decode("utf-8")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > MAX_DOTS:
+            raise ValueError(f"line {number} has more than {MAX_DOTS} dots; expected keys such as training.epochs")
+    return tomllib.loads(text)
 
 
 def parse_overrides(overrides: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
@@ -235,16 +255,16 @@ def _parse_override(override: str) -> tuple[str, Any]:
     if not equals:
         raise ConfigError(f"{override!r} does not change a recipe; expected key.sub=value, as in training.epochs=3")
     try:
-        read = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+        read = _parse_toml(f"value = {text}".encode())
+    except (ValueError, RecursionError):
         read = {}
     return key.strip(), read["value"] if list(read) == ["value"] else text.strip()
 
 
 def _set(values: dict[str, Any], key: str, value: Any) -> None:
     *tables, name = key.split(".")
-    if not (name and all(tables)):
-        raise ConfigError(f"{key!r} does not change a recipe; expected key.sub=value, as in training.epochs=3")
+    if not (name and all(tables)) or len(tables) > MAX_DOTS:
+        raise ConfigError(f"{key[:200]!r} does not change a recipe; expected key.sub=value, as in training.epochs=3")
     for table in tables:
         values = values.setdefault(table, {})
         if not isinstance(values, dict):
@@ -258,14 +278,18 @@ def _without_none(value: Any) -> Any:
     return None if value == "none" else value
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
+
+
 def _describe(fault: Any, kind: type[BaseModel]) -> str:
     where = ".".join(str(part) for part in fault["loc"])
     what = str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
-        return f"{where}: there is no such key; {_nearest(fault['loc'], kind)}"
+        return f"{where[:200]}: there is no such key; {_nearest(fault['loc'], kind)}"
     if not where:
         return what
-    return f"{where} = {fault['input']!r}: {what}" if fault["type"] != "missing" else f"{where}: {what}"
+    return f"{where} = {_SHORT.repr(fault['input'])}: {what}" if fault["type"] != "missing" else f"{where}: {what}"
 
 
 def _nearest(place: Sequence[str | int], kind: type[BaseModel]) -> str:

@@ -21,6 +21,7 @@ from elmokit.analysis.index_files import (
     TOKEN_IDS,
     WORDS,
     IndexInfo,
+    damaged,
     map_numbers,
     read_info,
     read_words,
@@ -61,6 +62,7 @@ class CorpusIndex:
         self._word_ids_N = map_numbers(folder / TOKEN_IDS, "<i4", (num_tokens,))
         self._ends_S = np.array(map_numbers(folder / OFFSETS, "<i8", shape))
         self._lines_S = np.array(map_numbers(folder / LINES, "<i8", shape))
+        self._check_places()
         lengths_NL = map_numbers(folder / LENGTHS, "<f4", (num_tokens, info.num_layers))
         self._lengths_LN = np.ascontiguousarray(lengths_NL.T)
         self._words_VD = map_numbers(folder / vectors_file(0), "<f2", (info.num_words, info.width))
@@ -68,6 +70,15 @@ class CorpusIndex:
             map_numbers(folder / vectors_file(layer), "<f2", (num_tokens, info.width))
             for layer in range(1, info.num_layers)
         ]
+
+    def _check_places(self) -> None:
+        """Reject sentences and words that are not in the index."""
+        sizes_S = np.diff(self._ends_S, prepend=0)
+        if (sizes_S < 1).any() or self._ends_S[-1:].sum() != self.info.num_tokens:
+            raise damaged(self.folder, "the sentences do not cover the tokens")
+        ids_N = self._word_ids_N
+        if ids_N.size and not 0 <= ids_N.min() <= ids_N.max() < self.info.num_words:
+            raise damaged(self.folder, "a token has a word that is not there")
 
     @classmethod
     def open(cls, path: str | Path) -> "CorpusIndex":

@@ -21,9 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.errors import InputError
+from elmokit.plain_file import read_plain
 
 ABOUT = "index.json"
 FORMAT = "elmokit.index.v1"
+MAX_LAYERS = 1000
 LENGTHS, TOKEN_IDS, WORDS, OFFSETS, LINES = "lengths.f4", "token-ids.i4", "token-words", "offsets.i8", "lines.i8"
 
 
@@ -82,18 +84,26 @@ def read_info(folder: Path) -> IndexInfo:
         state = "has no index.json" if folder.is_dir() else "is no folder" if folder.exists() else "does not exist"
         raise InputError(f"{folder}: {state}; expected an index, as `elmokit index FILES -o {folder}` writes it")
     try:
-        content = json.loads((folder / ABOUT).read_bytes())
+        content = json.loads(read_plain(folder / ABOUT))
         if content.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         content["files"] = tuple(TextFile(**file) for file in content["files"])
         info = IndexInfo(**content)
+        sizes = info.num_layers, info.width, info.num_lines, info.num_sentences, info.num_tokens, info.num_words
+        if not all(type(size) is int and size >= 0 for size in sizes) or not 0 < info.num_layers <= MAX_LAYERS:
+            raise ValueError("a size is not a whole number, or none that can be")
         for name in part_names(info.num_layers):
             found = (folder / name).stat().st_size
             if found != info.sizes[name] or found != _expected_bytes(info, name, found):
                 raise ValueError(f"{name} has {found:,} bytes, expected {info.sizes[name]:,}")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{folder}: is damaged ({error}); build it again with `elmokit index`") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise damaged(folder, str(error)) from error
     return info
+
+
+def damaged(folder: Path, reason: str) -> InputError:
+    """Return the error of an index whose files contradict each other."""
+    return InputError(f"{folder}: is damaged ({reason}); build it again with `elmokit index`")
 
 
 def _expected_bytes(info: IndexInfo, name: str, found: int) -> int:
@@ -118,5 +128,11 @@ def map_numbers(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
 
 def read_words(path: Path) -> list[str]:
     """Read the distinct words in the order of their ids."""
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        return [json.loads(line) for line in lines]
+    try:
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            words = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError) as error:
+        raise damaged(path.parent, f"{path.name}: {error}") from error
+    if not all(isinstance(word, str) for word in words):
+        raise damaged(path.parent, f"{path.name}: a line is not a string")
+    return words

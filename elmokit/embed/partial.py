@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 from elmokit.atomic import ADVICE, atomic_file, exchange
 from elmokit.errors import OutputError
 from elmokit.locking import LOCK, locked
+from elmokit.plain_file import read_plain
 
 JOURNAL, STATE = "job.json", "state-"
 OURS = (
@@ -204,12 +205,24 @@ def _num_recorded_lines(folder: Path) -> int:
 def _read_journal(folder: Path) -> dict[str, Any] | None:
     """Return the content of a folder's journal; None if there is none."""
     try:
-        journal = json.loads((folder / JOURNAL).read_bytes())
+        journal = json.loads(read_plain(folder / JOURNAL))
+        _check_journal(journal)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise OutputError(f"{folder / JOURNAL}: cannot be read ({error}); remove the folder {folder}") from error
     return dict(journal)
+
+
+def _check_journal(journal: Any) -> None:
+    """Reject what is JSON, but no journal."""
+    if not (isinstance(journal, dict) and all(isinstance(journal.get(key), dict) for key in ("job", "done", "sizes"))):
+        raise ValueError("it has not the parts job, done and sizes")
+    counts = [*journal["done"].values(), *journal["sizes"].values()]
+    if journal["done"].keys() != asdict(Done()).keys() or not all(
+        type(count) is int and count >= 0 for count in counts
+    ):
+        raise ValueError("its counts are not those of a journal")
 
 
 def _reject_foreign_files(folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from elmokit.encoders.progress import EncoderEvaluation, EncoderPlan, EncoderStep, Report, curve_values
 from elmokit.encoders.state import EncoderState
-from elmokit.runs.checkpoint import clear_unfinished, load_newest
+from elmokit.runs.checkpoint import clear_unfinished, facts_explained, load_newest
 from elmokit.runs.journal import open_journal
 from elmokit.runs.layout import CHECKPOINTS
 from elmokit.runs.resume_check import changed_settings, check_unchanged
@@ -56,8 +56,10 @@ def _resume(state: EncoderState, run_dir: Path) -> None:
     clear_unfinished(run_dir / CHECKPOINTS)
     newest = load_newest(run_dir / CHECKPOINTS)
     if newest is not None:
-        check_unchanged(list(changed_settings(newest.facts["follows"], state.objective.resume_key())), folder=run_dir)
-        state.restore(newest)
+        with facts_explained(run_dir):
+            changed = list(changed_settings(newest.facts["follows"], state.objective.resume_key()))
+            check_unchanged(changed, folder=run_dir)
+            state.restore(newest)
 
 
 def _plan(state: EncoderState) -> EncoderPlan:

@@ -12,7 +12,6 @@ Unfinished work is in a folder beside the output, ``OUTPUT.work``. The same call
     lock                 held while a process works in the folder
 """
 
-import json
 import shutil
 import threading
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from elmokit.pretrain.recipe import DataSettings, PretrainSettings, Recipe, Soft
 from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import PretrainState
 from elmokit.pretrain.texts import PrepareProgress, describe_exclusion, find_texts, find_vocab
-from elmokit.runs.checkpoint import load_newest, newest_facts
+from elmokit.runs.checkpoint import facts_explained, load_newest, newest_facts
 from elmokit.runs.claim import claimed
 from elmokit.runs.journal import ignore_entry
 from elmokit.runs.layout import CHECKPOINTS
@@ -43,6 +42,7 @@ from elmokit.score.saved_lm import load_language_model, save_language_model
 from elmokit.text.corpus import Corpus
 from elmokit.text.vocab import Vocab
 from elmokit.weights.folder import is_replaceable
+from elmokit.weights.options import read_json_object
 from elmokit.weights.saved import check_reads_bytes, shapes_of
 from elmokit.weights.source import Source, build_bilm, file_hashes, has_softmax, load_saved
 
@@ -220,14 +220,15 @@ def _with_softmax(settings: FinetuneSettings) -> FinetuneSettings:
     facts = newest_facts(settings.run_dir / CHECKPOINTS)
     if facts is None:
         raise InputError(f"{settings.run_dir}: has no checkpoint; give the folder of the model's pretraining run")
-    before, now = facts["follows"]["training"]["optimizer"], settings.training.optimizer
+    with facts_explained(settings.run_dir):
+        before, now = facts["follows"]["training"]["optimizer"], settings.training.optimizer
+        old_softmax = SoftmaxSettings.model_validate(facts["follows"]["softmax"])
     if before != now or now == "adam":
         raise ConfigError(
             f"{settings.run_dir}: its optimizer was {before}, now it is {now}; only Adagrad's sums can be continued "
             f"from an earlier run: leave out run_dir (--run-dir), and {now} starts anew"
         )
-    softmax = settings.softmax or SoftmaxSettings.model_validate(facts["follows"]["softmax"])
-    return settings.model_copy(update={"softmax": softmax})
+    return settings.model_copy(update={"softmax": settings.softmax or old_softmax})
 
 
 def _record_begin(work: Path, source: Source, softmax_epochs: float | None) -> None:
@@ -238,7 +239,9 @@ def _record_begin(work: Path, source: Source, softmax_epochs: float | None) -> N
     if not has_steps or not note.exists():
         write_json(note, begun)
         return
-    before = json.loads(note.read_text("utf-8"))
+    before = read_json_object(note)
+    if before.keys() != begun.keys():
+        raise ConfigError(f"{note}: is damaged, it has not the keys {', '.join(begun)}; delete {work}, and start again")
     if before["source"] != begun["source"]:
         raise ConfigError(
             f"{work}: holds the unfinished tuning of another model; "
@@ -259,7 +262,8 @@ def _prepare(
 
     def check(fingerprint: str) -> None:  # before anything is replaced
         if facts is not None:
-            check_resume(facts["follows"], {"text": fingerprint}, folder=work)
+            with facts_explained(work):
+                check_resume(facts["follows"], {"text": fingerprint}, folder=work)
 
     texts = find_texts(data, max_chars=max_chars, num_workers=num_workers, progress=progress)
     texts.prepare_train(work / CORPUS, accept=check)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,7 +15,7 @@ from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.progress import EvaluationStarted, HeldOut, LogLine, Report, RunPlan, StepDone, curve_values
 from elmokit.pretrain.resume_check import check_length, check_resume
 from elmokit.pretrain.state import PretrainState, StepLoss
-from elmokit.runs.checkpoint import Checkpoint, clear_unfinished, load_newest
+from elmokit.runs.checkpoint import Checkpoint, clear_unfinished, facts_explained, load_newest
 from elmokit.runs.journal import open_journal
 from elmokit.runs.layout import CHECKPOINTS
 from elmokit.runs.saving import BackgroundWriter, background_writer
@@ -101,17 +100,20 @@ def _resume(state: PretrainState, run_dir: Path) -> list[tuple[StepLoss, float]]
             f"{folder}: rank {world.rank} found step {state.step} there, other ranks found another; "
             "all ranks must use the same run folder, on a shared disk"
         )
-    pending: list[Any] = [] if newest is None else newest.facts["unlogged"]
-    return [(StepLoss(**loss), took) for loss, took in pending]
+    if newest is None:
+        return []
+    with facts_explained(folder):
+        return [(StepLoss(**loss), float(took)) for loss, took in newest.facts["unlogged"]]
 
 
 def _restore_newest(state: PretrainState, run_dir: Path) -> Checkpoint | None:
     newest = load_newest(run_dir / CHECKPOINTS)
     if newest is not None:
-        before = newest.facts["follows"]
-        check_resume(before, state.resume_key(), folder=run_dir)
-        check_length(before, state.recipe, state.corpus, step=newest.step, folder=run_dir)
-        state.restore(newest)
+        with facts_explained(run_dir):
+            before = newest.facts["follows"]
+            check_resume(before, state.resume_key(), folder=run_dir)
+            check_length(before, state.recipe, state.corpus, step=newest.step, folder=run_dir)
+            state.restore(newest)
     return newest
 
 

@@ -30,7 +30,7 @@ from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.resume_check import ResumeKey, check_resume, recipe_key
 from elmokit.pretrain.state import PretrainState
 from elmokit.pretrain.texts import PrepareProgress, describe_exclusion, find_recorded_texts, find_texts, find_vocab
-from elmokit.runs.checkpoint import newest_facts
+from elmokit.runs.checkpoint import facts_explained, newest_facts
 from elmokit.runs.claim import claimed
 from elmokit.runs.journal import ignore_entry
 from elmokit.runs.layout import CHECKPOINTS, MODEL, RECIPE
@@ -103,7 +103,8 @@ def _prepare(
 
     def check(now: ResumeKey) -> None:
         if facts is not None:
-            check_resume(facts["follows"], now, folder=run_dir)
+            with facts_explained(run_dir):
+                check_resume(facts["follows"], now, folder=run_dir)
 
     check(recipe_key(recipe, device))
     if recipe.vocab.file is not None:
@@ -139,6 +140,6 @@ def _finish(state: PretrainState, run_dir: Path) -> None:
 def _finished_step(run_dir: Path) -> int | None:
     try:
         found: int = json.loads((run_dir / FINISHED).read_bytes())["step"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if (run_dir / MODEL).is_dir() else None

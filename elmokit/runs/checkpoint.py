@@ -7,7 +7,8 @@ when it is complete and on disk. A run is resumed from the newest intact checkpo
 import json
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from elmokit.atomic import atomic_folder, remove_leftovers
-from elmokit.errors import ElmokitWarning, OutputError, WeightsError
+from elmokit.errors import ElmokitError, ElmokitWarning, OutputError, WeightsError
 from elmokit.weights.sums import check_sums, write_sums
 
 TENSORS, FACTS = "state.safetensors", "state.json"
 NAME = "step-{step:09d}"
+MAX_REASON = 200  # characters in a message
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,9 @@ def newest_facts(folder: Path) -> dict[str, Any] | None:
     for place in reversed(checkpoints(folder)):
         try:
             check_sums(place, (FACTS,))
-            facts: dict[str, Any] = json.loads((place / FACTS).read_text("utf-8"))
-        except (WeightsError, ValueError, OSError):
+            return _read_facts(place)
+        except (ValueError, OSError, RecursionError):  # ValueError: also a WeightsError
             continue  # `load_newest` warns of it
-        return facts
     return None
 
 
@@ -86,10 +87,38 @@ def load_checkpoint(place: Path) -> Checkpoint:
     """Load one checkpoint and verify its checksums."""
     check_sums(place, (TENSORS, FACTS))
     try:
-        facts = json.loads((place / FACTS).read_text("utf-8"))
+        facts = _read_facts(place)
         return Checkpoint(facts.pop("step"), load_file(place / TENSORS), facts)
-    except (SafetensorError, ValueError, KeyError, OSError) as error:
+    except (SafetensorError, ValueError, OSError, RecursionError) as error:
         raise WeightsError(f"{place}: cannot be read: {error}") from error
+
+
+def _read_facts(place: Path) -> dict[str, Any]:
+    facts = json.loads((place / FACTS).read_text("utf-8"))
+    step = facts.get("step") if isinstance(facts, dict) else None
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise ValueError(f"{FACTS} has no number of steps")
+    return dict(facts)
+
+
+@contextmanager
+def facts_explained(folder: Path) -> Iterator[None]:
+    """Raise ``WeightsError`` where a checkpoint has not the values that its run needs.
+
+    Its checksums are right, so it was written by another kind of run, another version, or by hand.
+    """
+    try:
+        yield
+    except ElmokitError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" in str(error):
+            raise  # torch's, without a type of its own
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_REASON]
+        raise WeightsError(
+            f"{folder}: its newest checkpoint is not one of this kind of run, or of this version ({reason}); "
+            "name another run folder, or start again with this one empty"
+        ) from error
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from elmokit.atomic import remove_leftovers, write_json
 from elmokit.errors import ConfigError, ElmokitWarning, InputError
-from elmokit.runs.checkpoint import Checkpoint, clear_unfinished, load_newest
+from elmokit.runs.checkpoint import Checkpoint, clear_unfinished, facts_explained, load_newest
 from elmokit.runs.claim import claimed
 from elmokit.runs.journal import Journal, open_journal
 from elmokit.runs.layout import CHECKPOINTS, MODEL, RECIPE
@@ -100,7 +100,8 @@ def run_task(
             bilm_rate=recipe.elmo.learning_rate,
         )
         if newest is not None:
-            state.restore(newest)
+            with facts_explained(run_dir):
+                state.restore(newest)
         report(_plan(state, materials))
         with open_journal(run_dir, from_step=state.step, curve_values=curve_values, report=report) as journal:
             _train(model, state, batches, materials, run_dir / CHECKPOINTS, journal, stop=stop)
@@ -116,7 +117,8 @@ def _find_newest(run_dir: Path, materials: Materials) -> Checkpoint | None:
     newest = load_newest(folder)
     if newest is None:
         return None
-    check_resume(newest.facts["follows"], materials.resume_key, folder=run_dir)
+    with facts_explained(run_dir):
+        check_resume(newest.facts["follows"], materials.resume_key, folder=run_dir)
     settings = materials.recipe.training
     num_steps = settings.epochs * num_batches(len(materials.train), settings.batch_size)
     if newest.step > num_steps:

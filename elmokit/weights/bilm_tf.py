@@ -115,9 +115,9 @@ def _rows(config: BiLMConfig) -> Iterator[Row]:
                 yield Row(f"{cell}/W_P_0", (f"{layer}.projection",), TRANSPOSED)
 
 
-def published_shapes(config: BiLMConfig) -> dict[str, Shape]:
+def published_shapes(config: BiLMConfig, *, source: str | Path = "the options") -> dict[str, Shape]:
     """Name and shape of every published array, from the shapes of our tensors."""
-    shapes = expected_shapes(config)
+    shapes = expected_shapes(config, source=source)
     return {row.published: row.layout.shape(shapes[row.ours[0]]) for row in weight_table(config)}
 
 
@@ -150,7 +150,7 @@ def read_bilm_tf(options_path: str | Path, weights_path: str | Path, vocab: Voca
     ``vocab`` is needed only for a model that reads word ids.
     """
     read = read_options(options_path, vocab)
-    found = read_datasets(weights_path, published_shapes(read.config))
+    found = read_datasets(weights_path, published_shapes(read.config, source=options_path))
     _warn_of_unknown(unknown_option_keys(read.options), found.unknown, f"{options_path}, {weights_path}")
     return saved_from_arrays(read, found.arrays)
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from elmokit.config import NUM_CHARS, BiLMConfig
 from elmokit.errors import ConfigError
+from elmokit.plain_file import read_plain
 
 MAX_JSON_BYTES = 2**20  # a published options file has about 600 bytes
 
@@ -114,8 +115,7 @@ def options_from_config(config: BiLMConfig) -> dict[str, Any]:
 def read_json_object(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """Read a file that holds one JSON object, with finite numbers only."""
     try:
-        with path.open("rb") as file:
-            content = file.read(max_bytes + 1)
+        content = read_plain(path, max_bytes=max_bytes + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     if len(content) > max_bytes:

@@ -58,13 +58,13 @@ class SavedSoftmax:
     vocab: Vocab
 
 
-def expected_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """Name and shape of every tensor of a biLM, without building it."""
+def expected_shapes(config: BiLMConfig, *, source: str | Path) -> dict[str, Shape]:
+    """Name and shape of every tensor of a biLM, without building it. ``source`` names the config in errors."""
     encoder, lstm = config.char_encoder, config.lstm
     depth = max(encoder.num_highway, lstm.num_layers, len(encoder.filters))
     if depth > MAX_DEPTH:
         raise ConfigError(
-            f"a stack of {depth} filters, highways or LSTM layers; elmokit reads models of up to {MAX_DEPTH}"
+            f"{source}: a stack of {depth} filters, highways or LSTM layers; elmokit reads models of up to {MAX_DEPTH}"
         )
     filters, cells, outputs = encoder.num_filters, lstm.cell_dim, lstm.proj_dim
     shapes: dict[str, Shape] = {}
@@ -92,7 +92,7 @@ def expected_shapes(config: BiLMConfig) -> dict[str, Shape]:
                 shapes[f"{layer}.projection"] = (outputs, cells)
     if sum(prod(shape) for shape in shapes.values()) > MAX_PARAMETERS:
         raise ConfigError(
-            f"a model of more than {MAX_PARAMETERS:,} parameters; check its sizes, elmokit reads none so large"
+            f"{source}: a model of more than {MAX_PARAMETERS:,} parameters; check its sizes, none so large is read"
         )
     return shapes
 
@@ -111,7 +111,7 @@ def start_state_shapes(config: BiLMConfig) -> dict[str, Shape]:
 def check_saved(saved: SavedBiLM, *, source: str) -> None:
     """Reject tensors that are missing, unknown, or not of the shapes that the config gives."""
     check_dictionary(saved.dictionary, saved.config, source=source)
-    check_shapes(shapes_of(saved.tensors), expected_shapes(saved.config), source=source)
+    check_shapes(shapes_of(saved.tensors), expected_shapes(saved.config, source=source), source=source)
     if saved.start_state is not None:
         check_shapes(shapes_of(saved.start_state), start_state_shapes(saved.config), source=f"{source}, start state")
 

@@ -44,7 +44,7 @@ def read_checkpoint(options_path: Path, prefix: Path, vocab: Vocab | None) -> Sa
     ``vocab`` is needed only for a model that reads word ids.
     """
     read = read_options(options_path, vocab)
-    shapes, names = published_shapes(read.config), checkpoint_names(read.config)
+    shapes, names = published_shapes(read.config, source=options_path), checkpoint_names(read.config)
     found = open_bundle(prefix).read({names[published]: shape for published, shape in shapes.items()})
     saved = saved_from_arrays(read, {published: found[name] for published, name in names.items()})
     saved.about["Origin"] = f"read from a checkpoint of bilm-tf ({prefix.name})"

@@ -94,3 +94,23 @@ def test_an_interrupt_right_after_the_journal_keeps_the_finished_lines(tmp_path,
     ):
         partial.commit(Done(lines=7), state=None)
     assert json.loads((partial_folder(target) / "job.json").read_text())["done"]["lines"] == 7
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("[]", "3", "{}", "null", "[" * 5000, '{"job": {}, "done": {}, "sizes": {}}'),
+        '{"job": [], "done": {"lines": 1, "tokens": 1, "cut_words": 0}, "sizes": {}}',
+        '{"job": {}, "done": {"lines": -1, "tokens": 1, "cut_words": 0}, "sizes": {}}',
+        '{"job": {}, "done": {"lines": "1", "tokens": 1, "cut_words": 0}, "sizes": {"vectors": null}}',
+    ],
+)
+def test_json_that_is_no_journal_is_rejected(tmp_path: Path, content: str):
+    folder = tmp_path / "out.npy.partial"
+    folder.mkdir()
+    (folder / "job.json").write_text(content)
+    with (
+        pytest.raises(OutputError, match=r"job\.json: cannot be read \(.*\); remove the folder"),
+        open_partial(tmp_path / "out.npy", JOB, reserved={"vectors": 0}, resume=True, replace=True),
+    ):
+        pytest.fail("it was taken for a journal")

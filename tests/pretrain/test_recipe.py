@@ -165,3 +165,34 @@ def test_abbreviations_belong_to_the_generic_language() -> None:
     assert data.rules.language == "generic:la.txt"
     with pytest.raises(ValueError, match="abbreviations are for language=generic; the language en has its own"):
         DataSettings(abbreviations="la.txt")
+
+
+HOSTILE = {
+    "nested lists": "a=" + "[" * 5000,
+    "dots": "a" + ".a" * 20_000 + "=1",
+    "digits": "a=" + "1" * 5000,
+    "large": "# " + "x" * (1 << 18),
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_toml_that_would_exhaust_the_parser_is_rejected(tmp_path: Path, content: str) -> None:
+    (tmp_path / "recipe.toml").write_text(content, "utf-8")
+    with pytest.raises(ConfigError, match=r"recipe\.toml: not TOML: ") as error:
+        read_recipe(Recipe, tmp_path / "recipe.toml", ())
+    assert len(str(error.value)) < 1000
+
+
+@pytest.mark.parametrize("override", ["a" + ".a" * 20_000 + "=1", "training.steps=" + "[" * 5000, f"a={'1' * 5000}"])
+def test_overrides_that_would_exhaust_the_parser_are_rejected(tmp_path: Path, override: str) -> None:
+    (tmp_path / "recipe.toml").write_text('[data]\ntrain = "a.txt"\n', "utf-8")
+    with pytest.raises(ConfigError):
+        read_recipe(Recipe, tmp_path / "recipe.toml", [override])
+
+
+def test_of_many_unknown_keys_a_few_are_named(tmp_path: Path) -> None:
+    tables = "".join(f"[t{number}]\n" for number in range(20_000))
+    (tmp_path / "recipe.toml").write_text(tables, "utf-8")
+    with pytest.raises(ConfigError, match=r"t0: there is no such key; .*; and 19,\d\d\d more$") as error:
+        read_recipe(Recipe, tmp_path / "recipe.toml", ())
+    assert len(str(error.value)) < 2000

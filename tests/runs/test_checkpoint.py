@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from elmokit.errors import ElmokitWarning, OutputError, WeightsError
-from elmokit.runs.checkpoint import Checkpoint, checkpoints, load_newest, save_checkpoint
+from elmokit.runs.checkpoint import (
+    Checkpoint,
+    checkpoints,
+    facts_explained,
+    load_checkpoint,
+    load_newest,
+    newest_facts,
+    save_checkpoint,
+)
+from elmokit.weights.sums import write_sums
 
 
 def make(step: int, size: int = 4) -> Checkpoint:
@@ -123,3 +132,32 @@ def test_a_half_deleted_old_one_does_no_harm(tmp_path: Path) -> None:
     assert load_newest(tmp_path).step == 2
     save(tmp_path, 3, keep=2)
     assert steps(tmp_path) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "3", "null", "{}", '{"step": "3"}', '{"step": -1}', '{"step": true}', "[" * 9999]
+)
+def test_facts_without_a_step_are_damage(tmp_path: Path, content: str) -> None:
+    save(tmp_path, 3)
+    place = tmp_path / "step-000000003"
+    (place / "state.json").write_text(content, "utf-8")
+    write_sums(place, ("state.safetensors", "state.json"))
+    with pytest.raises(WeightsError, match=r"step-000000003: cannot be read"):
+        load_checkpoint(place)
+    assert newest_facts(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("best"), TypeError("x"), ValueError("x"), AttributeError("x"), RuntimeError("Error(s) in\nload")]
+)
+def test_values_that_a_run_cannot_use_name_its_folder(tmp_path: Path, error: Exception) -> None:
+    message = rf"{tmp_path}: its newest checkpoint is not one of this kind of run"
+    with pytest.raises(WeightsError, match=message), facts_explained(tmp_path):
+        raise error
+
+
+@pytest.mark.parametrize("error", [WeightsError("own"), RuntimeError("can't allocate memory"), KeyboardInterrupt()])
+def test_other_errors_pass(tmp_path: Path, error: BaseException) -> None:
+    with pytest.raises(type(error)) as found, facts_explained(tmp_path):
+        raise error
+    assert found.value is error

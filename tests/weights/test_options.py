@@ -171,8 +171,8 @@ def test_unknown_options_are_reported_by_their_dotted_names(options: dict[str, A
 def test_a_model_too_large_to_be_one_is_refused_before_its_tensors_are_listed(
     options: dict[str, Any], name: str
 ) -> None:
-    with pytest.raises(ConfigError, match=r"of up to 100|more than 100,000,000,000"):
-        expected_shapes(config_from_options(changed(options, name, 10**12), source="x"))
+    with pytest.raises(ConfigError, match=r"^the file: .*(of up to 100|more than 100,000,000,000)"):
+        expected_shapes(config_from_options(changed(options, name, 10**12), source="x"), source="the file")
 
 
 @pytest.mark.parametrize(
