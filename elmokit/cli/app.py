@@ -17,6 +17,7 @@ from elmokit.cli.system import limit_spinning
 from elmokit.errors import ElmokitError
 
 FAILED, INTERRUPTED = 1, 130
+REQUIRE, REQUIRED_KEY = "--require-signature", "ELMOKIT_REQUIRE_SIGNATURE"
 OUT_OF_MEMORY = "out of memory; use smaller batches (--batch-size, --rows, training.num_rows), or split long lines"
 SIGNS_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory")  # torch's errors, on a GPU and on the CPU
 
@@ -33,7 +34,7 @@ def run(args: list[str]) -> int:
     """Run the command with these arguments; return its exit code."""
     debug = "--debug" in args
     try:
-        with _warnings_as_lines():
+        with _warnings_as_lines(), _signatures_required(args) as args:
             command = typer.main.get_command(app)
             with command.make_context("elmokit", [arg for arg in args if arg != "--debug"]) as context:
                 command.invoke(context)
@@ -86,9 +87,41 @@ def elmokit(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    require_signature: Annotated[
+        str | None,
+        typer.Option(
+            REQUIRE,
+            metavar="PEM",
+            envvar=REQUIRED_KEY,
+            help="Load only models that are signed with this public key, and those of the package.",
+        ),
+    ] = None,
 ) -> None:
     """ELMo on PyTorch: contextual word vectors from every layer of a character biLM."""
-    del version, debug  # handled by the callback and by `run`
+    del version, debug, require_signature  # handled by the callback and by `run`
+
+
+@contextmanager
+def _signatures_required(args: list[str]) -> Iterator[list[str]]:
+    """Take ``--require-signature KEY`` out of the arguments, wherever it stands, and require signatures meanwhile."""
+    before, rest = os.environ.get(REQUIRED_KEY), []
+    arguments = iter(args)
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if name != REQUIRE:
+            rest.append(argument)
+            continue
+        key = value if equals else next(arguments, "")
+        if not key:
+            raise typer.BadParameter(f"{REQUIRE} needs a public key")
+        os.environ[REQUIRED_KEY] = key
+    try:
+        yield rest
+    finally:
+        if before is None:
+            os.environ.pop(REQUIRED_KEY, None)
+        else:
+            os.environ[REQUIRED_KEY] = before
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Verbs about model files: convert, package, export, info."""
+"""Verbs about model files: convert, package, sign, export, info."""
 
 import json
 from pathlib import Path
@@ -71,6 +71,24 @@ def package(
     num_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
     target = made if made.is_absolute() else f"./{made}"  # a bare name would be looked up in the package index
     print_message(f"{made}: {num_bytes / 1e6:.1f} MB; install it with: pip install {target}")
+
+
+@verb(app)
+def sign(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a model of any kind.")],
+    *,
+    key: Annotated[
+        Path, typer.Option("--key", "-k", metavar="PEM", help="Your private key, on the curve P-256, P-384 or P-521.")
+    ],
+) -> None:
+    """Sign a model with a key of your own (OpenSSF model signing).
+
+    The signature is FOLDER/model.sig. Every verb checks it with --require-signature PUBLIC_KEY. If the key is
+    encrypted, the environment variable ELMOKIT_KEY_PASSWORD has its password.
+    """
+    from elmokit.weights.signing import sign_folder
+
+    print_message(f"{sign_folder(folder, key=key)}: written; give the public key to those who load the model")
 
 
 @verb(app)

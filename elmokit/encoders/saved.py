@@ -9,9 +9,10 @@ SHA256SUMS           hashes of what is loaded
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import torch
 from pydantic import PositiveInt
@@ -27,14 +28,17 @@ from elmokit.encoders.layer_sources import Context2VecLayers, CoVeLayers, Loaded
 from elmokit.encoders.static_vectors import Lowering, StaticVectors
 from elmokit.errors import InputError, WeightsError
 from elmokit.text.vocab import read_vocab
+from elmokit.weights.building import check_buildable
 from elmokit.weights.folder import is_replaceable, write_tensors
 from elmokit.weights.options import read_json_object
-from elmokit.weights.saved import check_shapes, shapes_of
-from elmokit.weights.sums import SUMS, check_sums, sha256, write_sums
+from elmokit.weights.signing import SIGNATURE, check_required_signature
+from elmokit.weights.sums import CARD, SUMS, check_sums, read_sums, sha256, warn_of_changed_card, write_sums
+
+Module = TypeVar("Module", bound=nn.Module)
 
 FORMAT: Final = "elmokit.encoder"
-CONFIG, TENSORS, VOCAB, VECTORS, CARD = "config.json", "model.safetensors", "vocab.txt", "vectors", "README.md"
-KNOWN_FILES = {CONFIG, TENSORS, VOCAB, VECTORS, CARD, SUMS}
+CONFIG, TENSORS, VOCAB, VECTORS = "config.json", "model.safetensors", "vocab.txt", "vectors"
+KNOWN_FILES = {CONFIG, TENSORS, VOCAB, VECTORS, CARD, SUMS, SIGNATURE}
 NAMES = {"cove": (CONFIG, TENSORS), "context2vec": (CONFIG, TENSORS, VOCAB), "static": (CONFIG,)}
 """Hashed files of each kind."""
 
@@ -68,36 +72,30 @@ def save_encoder(encoder: LoadedEncoder, folder: str | Path, *, description: str
             tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in module.state_dict().items()}
             write_tensors(tensors, new / TENSORS, folder)
         (new / CARD).write_text(f"# {folder.resolve().name}\n\n{description}\n", "utf-8")
-        write_sums(new, NAMES[config.kind])
+        write_sums(new, (*NAMES[config.kind], CARD))
 
 
 def load_encoder(folder: str | Path) -> LoadedEncoder:
     """Load an encoder that `save_encoder` saved, and verify its hashes."""
     folder = Path(folder)
     config = parse_config(EncoderConfig, read_json_object(folder / CONFIG), source=str(folder / CONFIG))
+    check_required_signature(folder)
     check_sums(folder, NAMES[config.kind])
+    warn_of_changed_card(folder, read_sums(folder))
     if config.vectors is not None and sha256(folder / VECTORS / SUMS) != config.vectors:
         raise WeightsError(f"{folder / VECTORS}: is not what the encoder was saved with; get the whole folder again")
     if config.kind == "static":
         return StaticLayers(StaticVectors.load(folder / VECTORS), lower=config.lower)
     if config.hidden_dim is None or (config.kind == "context2vec" and config.context_dim is None):
         raise WeightsError(f"{folder / CONFIG}: a size is missing; get the folder again")
-    weights = _read_tensors(folder / TENSORS)
     if config.kind == "cove":
-        encoder = CoVeEncoder(config.word_dim, config.hidden_dim)
-        _load_weights(encoder, weights, folder)
+        encoder = _load_module(partial(CoVeEncoder, config.word_dim, config.hidden_dim), folder / TENSORS)
         return CoVeLayers(encoder, StaticVectors.load(folder / VECTORS), lower=config.lower)
     vocab = read_vocab(folder / VOCAB)
     assert config.context_dim is not None
-    model = Context2Vec(
-        len(vocab),
-        (vocab.bos_id, vocab.eos_id),
-        word_dim=config.word_dim,
-        hidden_dim=config.hidden_dim,
-        context_dim=config.context_dim,
-    )
-    _load_weights(model, weights, folder)
-    return Context2VecLayers(model, vocab)
+    sizes = {"word_dim": config.word_dim, "hidden_dim": config.hidden_dim, "context_dim": config.context_dim}
+    build = partial(Context2Vec, len(vocab), (vocab.bos_id, vocab.eos_id), **sizes)
+    return Context2VecLayers(_load_module(build, folder / TENSORS), vocab)
 
 
 def is_encoder(folder: str | Path) -> bool:
@@ -143,13 +141,15 @@ def _config_of(encoder: LoadedEncoder, vectors: str | None) -> EncoderConfig:
     )
 
 
-def _load_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
-    check_shapes(shapes_of(weights), shapes_of(module.state_dict()), source=str(folder / TENSORS))
-    module.load_state_dict(dict(weights))
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
+def _load_module(build: Callable[[], Module], path: Path) -> Module:
+    """Return the module with the weights of a file, which must be of its shapes and finite."""
     try:
-        return load_file(path)
+        weights = load_file(path)
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{path}: cannot be read: {error}; get the folder again") from error
+    check_buildable(build, weights, source=str(path))
+    if infinite := [name for name, tensor in weights.items() if not tensor.isfinite().all()]:
+        raise WeightsError(f"{path}: {infinite[0]} holds NaN or infinite values; the model was damaged in training")
+    module = build()
+    module.load_state_dict(weights)
+    return module

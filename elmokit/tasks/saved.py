@@ -14,6 +14,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -34,19 +35,20 @@ from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.task import AnyTask
 from elmokit.tasks.task_model import TaskModel, build_task_model
+from elmokit.weights.building import check_buildable
 from elmokit.weights.bundled import find_model
 from elmokit.weights.folder import FORMAT as BILM_FORMAT
 from elmokit.weights.folder import is_replaceable, write_tensors
 from elmokit.weights.options import read_json_object
-from elmokit.weights.saved import check_shapes, shapes_of
-from elmokit.weights.sums import SUMS, check_sum, read_sums, sha256, write_sums
+from elmokit.weights.signing import SIGNATURE, check_required_signature
+from elmokit.weights.sums import CARD, SUMS, check_sum, read_sums, sha256, warn_of_changed_card, write_sums
 
 FORMAT: Final = "elmokit.task"
 VERSION: Final = 1
 
-CONFIG, INPUTS, TENSORS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
+CONFIG, INPUTS, TENSORS = "config.json", "vocab.json", "model.safetensors"
 VECTORS, BILM = "vectors", "bilm"
-KNOWN_FILES = {CONFIG, INPUTS, TENSORS, CARD, VECTORS, BILM, SUMS}
+KNOWN_FILES = {CONFIG, INPUTS, TENSORS, CARD, VECTORS, BILM, SUMS, SIGNATURE}
 
 BUNDLED_TASKS = Path(__file__).parents[1] / "bundled_tasks"
 """Task models in the package, found by name. Each reads en-small."""
@@ -135,7 +137,7 @@ def save_task(saved: SavedTask, folder: str | Path, *, scores: Mapping[str, floa
             scores=scores,
         )
         (new / CARD).write_text(card, "utf-8")
-        write_sums(new, (CONFIG, INPUTS, TENSORS))
+        write_sums(new, (CONFIG, INPUTS, TENSORS, CARD))
 
 
 def slim_task(folder: str | Path, out: str | Path, *, bilm: str) -> None:
@@ -169,7 +171,7 @@ def slim_task(folder: str | Path, out: str | Path, *, bilm: str) -> None:
         (new / CONFIG).write_text(json.dumps(slim.model_dump(mode="json"), indent=2) + "\n", "utf-8")
         card = (folder / CARD).read_text("utf-8").replace("in the folder bilm", f"not in this folder: {bilm}")
         (new / CARD).write_text(card.replace(f"# {folder.resolve().name}\n", f"# {out.resolve().name}\n"), "utf-8")
-        write_sums(new, (CONFIG, INPUTS, TENSORS))
+        write_sums(new, (CONFIG, INPUTS, TENSORS, CARD))
 
 
 def load_task(
@@ -189,9 +191,10 @@ def load_task(
     vectors = _load_vectors(folder / VECTORS, config.vectors, shared)
     layers = _load_layers(_bilm_folder(folder, config), config.bilm, shared, rounded=not config.recipe.elmo.train)
     columns = ColumnMaker(config.recipe, _read_inputs(folder / INPUTS), vectors=vectors, layers=layers)
-    model = build_task_model(task, config.recipe, labels, columns)
     weights = _read_tensors(folder / TENSORS)
-    check_shapes(shapes_of(weights), shapes_of(model.module.state_dict()), source=str(folder / TENSORS))
+    build = partial(build_task_model, task, config.recipe, labels, columns)
+    check_buildable(lambda: build().module, weights, source=str(folder / TENSORS))
+    model = build()
     model.module.load_state_dict(weights)
     model.module.eval()
     return model
@@ -200,7 +203,9 @@ def load_task(
 def _load_config(folder: Path) -> TaskFolderConfig:
     """Read config.json after checking all hashes except those inside the subfolders."""
     _check_kind(folder)
+    check_required_signature(folder)
     sums = read_sums(folder)
+    warn_of_changed_card(folder, sums)
     for name in (CONFIG, INPUTS, TENSORS):
         check_sum(folder, name, sums)
     config = parse_config(TaskFolderConfig, read_json_object(folder / CONFIG), source=str(folder / CONFIG))
@@ -330,6 +335,5 @@ elmokit task evaluate {task} {name} labeled.txt
 |---|---|
 {table}
 
-`sha256sum -c SHA256SUMS` checks the files; so does loading, with the subfolders. This card is not part of the
-sums: edit it as you like.
+`sha256sum -c SHA256SUMS` checks the files; so does loading, with the subfolders. It warns if this card was changed.
 """

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -63,7 +63,7 @@ class SRLSettings(FrozenConfig):
     predicate_dim: PositiveInt = 100
     """Width of the embedding that marks the predicate."""
     hidden_dim: PositiveInt = 300
-    num_layers: PositiveInt = 8
+    num_layers: Annotated[int, Field(ge=1, le=100)] = 8
     dropout: Share = 0.1
     """On the outputs of every layer, one mask per sentence."""
 

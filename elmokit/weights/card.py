@@ -47,7 +47,7 @@ embedder = Embedder.from_pretrained({json.dumps(name)})  # the path of this fold
 |---|---|
 {table}
 
-`sha256sum -c SHA256SUMS` checks the files; loading does too. This card is not part of the sums: edit it as you like.
+`sha256sum -c SHA256SUMS` checks the files; loading does too, and warns if this card was changed.
 """
 
 

@@ -6,7 +6,8 @@ softmax.safetensors  the output layer of the language model, where it was kept: 
 vocab.txt            the words that the output layer can predict
 dictionary.json      the characters and words of a model that does not read bytes
 README.md            the model card, for people
-SHA256SUMS           hashes of what is loaded, in the form of `sha256sum`
+SHA256SUMS           hashes of all these files, in the form of `sha256sum`
+model.sig            signature, if there is one (`elmokit.weights.signing`)
 """
 
 import json
@@ -42,16 +43,26 @@ from elmokit.weights.saved import (
     list_names,
     start_state_shapes,
 )
-from elmokit.weights.sums import SUMS, check_sum, check_sums, read_sums, write_sums
+from elmokit.weights.signing import SIGNATURE
+from elmokit.weights.sums import (
+    CARD,
+    SUMS,
+    check_sum,
+    check_sums,
+    identify_file,
+    read_sums,
+    warn_of_changed_card,
+    write_sums,
+)
 
 FORMAT: Final = "elmokit.bilm"
 VERSION: Final[Literal[2]] = 2
 BYTES_VERSION: Final[Literal[1]] = 1  # of models that read bytes, which every elmokit loads
 
-CONFIG, TENSORS, CARD = "config.json", "model.safetensors", "README.md"
+CONFIG, TENSORS = "config.json", "model.safetensors"
 SOFTMAX, VOCAB, DICTIONARY = "softmax.safetensors", "vocab.txt", "dictionary.json"
 # What a model folder may hold; one that holds more is not replaced, since that may be someone's work.
-KNOWN_FILES = {CONFIG, TENSORS, CARD, SUMS, SOFTMAX, VOCAB, DICTIONARY}
+KNOWN_FILES = {CONFIG, TENSORS, CARD, SUMS, SOFTMAX, VOCAB, DICTIONARY, SIGNATURE}
 MAX_DICTIONARY_BYTES = 2**28
 
 START_STATE = "start_state."
@@ -114,20 +125,28 @@ def save_folder(
             hashed += [SOFTMAX, VOCAB]
         card = model_card(saved, name=name, description=description, stored_as="float16" if half else "float32")
         (new / CARD).write_text(card, "utf-8")
-        write_sums(new, hashed)
+        write_sums(new, [*hashed, CARD])
 
 
 def load_folder(folder: str | Path) -> SavedBiLM:
-    """Load a model that ``save_folder`` saved, after a check of its hashes; the weights are mapped, not copied."""
+    """Load a model that ``save_folder`` saved, after a check of its hashes; the weights are mapped, not copied.
+
+    While a process has them, replace the folder as a whole (``save_folder`` does), never its files in place: a mapped
+    file that is overwritten changes the weights, and one that is cut short ends the process.
+    """
     folder = find_model(folder)
     sums = read_sums(folder)
     check_sum(folder, CONFIG, sums)
+    warn_of_changed_card(folder, sums)
     config = _read_config(folder / CONFIG)
+    before = identify_file(folder / TENSORS)
     # Hashing takes the longest and leaves the interpreter free, so the tensors are read and checked meanwhile.
     with ThreadPoolExecutor(1) as thread:
         reading = thread.submit(_read_bilm, folder / TENSORS, config.bilm)
         check_sum(folder, TENSORS, sums)
     tensors = reading.result()
+    if identify_file(folder / TENSORS) != before:  # then what was hashed may not be what is mapped
+        raise WeightsError(f"{folder / TENSORS}: was changed while it was loaded; load it again once it is whole")
     dictionary = None
     if not config.bilm.reads_bytes:
         check_sum(folder, DICTIONARY, sums)
@@ -228,7 +247,7 @@ def _read_config(path: Path) -> FolderConfig:
 
 def _read_bilm(path: Path, config: BiLMConfig) -> dict[str, Tensor]:
     state = {START_STATE + name: shape for name, shape in start_state_shapes(config).items()}
-    return _read_tensors(path, expected_shapes(config), optional=state)
+    return _read_tensors(path, expected_shapes(config, source=path.parent / CONFIG), optional=state)
 
 
 def _check_words(folder: Path, num_words: int) -> None:

@@ -25,8 +25,8 @@ EXTRA = "hub"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 # The files of every format that is read; a repository may hold much more.
 PATTERNS = (
-    *("config.json", "*.safetensors", "dictionary.json", "vocab*.txt*", "SHA256SUMS", "README.md", "meta.json"),
-    *("*options*.json", "*.hdf5", "*.index", "*.data-*", "*.dic", "encoder.pkl", "token_embedder.pkl"),
+    *("config.json", "*.safetensors", "dictionary.json", "vocab*.txt*", "SHA256SUMS", "model.sig", "README.md"),
+    *("meta.json", "*options*.json", "*.hdf5", "*.index", "*.data-*", "*.dic", "encoder.pkl", "token_embedder.pkl"),
 )
 
 

@@ -9,9 +9,10 @@ from string import Template
 from elmokit.atomic import atomic_folder
 from elmokit.errors import InputError, OutputError
 from elmokit.weights.bundled import MODEL, find_model
-from elmokit.weights.folder import CARD, load_folder, save_folder
+from elmokit.weights.folder import load_folder, save_folder
 from elmokit.weights.source import build_bilm, has_softmax, load_softmax
 from elmokit.weights.start_state import to_tensors, warm_state
+from elmokit.weights.sums import CARD, read_sums, write_sums
 
 NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
@@ -103,4 +104,5 @@ def write_package(
         save_folder(saved, target, softmax=softmax, half=half, eight_bit_softmax=eight_bit_softmax)
         if (source / CARD).is_file():  # it may have been written by hand
             shutil.copyfile(source / CARD, target / CARD)
+            write_sums(target, read_sums(target))
     return folder

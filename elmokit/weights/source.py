@@ -1,20 +1,16 @@
 """Find a saved model, whichever of the formats it has, and make a module of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from elmokit.errors import WeightsError
 from elmokit.model.bilm import BiLM
 from elmokit.text.vocab import Vocab, read_vocab
 from elmokit.weights.archives import find_in_archive, is_archive, unpacked
 from elmokit.weights.bilm_tf import read_bilm_tf, read_options, read_softmax
+from elmokit.weights.building import without_memory
 from elmokit.weights.bundled import BUNDLED, find_model, list_packages
 from elmokit.weights.elmoformanylangs import read_elmoformanylangs
 from elmokit.weights.folder import CONFIG, DICTIONARY, SOFTMAX, TENSORS, VOCAB, load_folder, load_folder_softmax
@@ -25,6 +21,7 @@ from elmokit.weights.meta import read_meta
 from elmokit.weights.options import read_json_object
 from elmokit.weights.saved import SavedBiLM, SavedSoftmax
 from elmokit.weights.saved import Source as Source  # importers of `load_saved` need both
+from elmokit.weights.signing import check_required_signature, reject_unsigned_files
 from elmokit.weights.sums import sha256
 from elmokit.weights.tf_checkpoint import check_same_model, read_checkpoint, read_checkpoint_softmax
 
@@ -109,7 +106,7 @@ def load_softmax(source: Source) -> SavedSoftmax:
 
 def build_bilm(saved: SavedBiLM) -> BiLM:
     """Make the module that holds the saved tensors themselves, not copies; it is in evaluation mode."""
-    with _NoDraws(), torch.device("meta"):
+    with without_memory():
         bilm = BiLM(saved.config)
     bilm.load_state_dict(saved.tensors, assign=True)
     return bilm.eval()
@@ -143,24 +140,13 @@ def file_hashes(source: Source) -> dict[str, str]:
         raise WeightsError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
 
-class _NoDraws(TorchFunctionMode):
-    """Skip the random start of weights that have no data yet: the first draw would import torch's compiler, for 1 s."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Call ``func``, unless it is one of ``torch.nn.init``; these take and return the tensor to fill."""
-        kwargs = kwargs or {}
-        if getattr(func, "__module__", None) == nn.init.__name__:
-            return args[0] if args else kwargs["tensor"]
-        return func(*args, **kwargs)
-
-
 @contextmanager
 def _opened(source: Source) -> Iterator[Located]:
     """Yield the files of a model; an archive is unpacked for as long."""
     if isinstance(source, tuple):
-        yield _locate_pair(*map(Path, source))
+        located = _locate_pair(*map(Path, source))
+        reject_unsigned_files(*map(Path, source))
+        yield located
         return
     path = find_on_hub(find_model(source))
     if is_archive(path):
@@ -204,6 +190,7 @@ def _locate_folder(folder: Path) -> Located:
     files = find_files([path.name for path in folder.iterdir() if path.is_file()], where=str(folder))
     if files is None:
         raise WeightsError(f"{folder}: no model in this folder; looked for {EXPECTED}")
+    check_required_signature(folder)
     return Located(folder, files)
 
 

@@ -298,6 +298,15 @@ def test_a_config_that_does_not_fit_is_rejected(folder: Path, changes, error, me
         load_task(folder, expected_task=RHYMES)
 
 
+@pytest.mark.parametrize("size", [10**12, 10**30])
+def test_sizes_are_compared_before_memory_is_allocated(folder: Path, size: int) -> None:
+    values = json.loads((folder / "config.json").read_bytes())
+    values["recipe"]["model"] = {**values["recipe"]["model"], "hidden_dim": size}
+    rewrite_config(folder, recipe=values["recipe"])
+    with pytest.raises(WeightsError, match=r"the config says|sizes that no model can have"):
+        load_task(folder, expected_task=RHYMES)
+
+
 def test_weights_that_are_not_finite_are_rejected(tmp_path: Path) -> None:
     saved = make(recipe())
     saved.weights["emit.bias"][0] = float("inf")

@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import subprocess
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +19,10 @@ from published import PublishedModel
 from safetensors.torch import load_file, save_file
 
 from elmokit.config import BiLMConfig, CharEncoderConfig, LSTMConfig
-from elmokit.errors import ConfigError, ElmokitError, OutputError, WeightsError
+from elmokit.errors import ConfigError, ElmokitError, ElmokitWarning, OutputError, WeightsError
 from elmokit.model.bilm import BiLM
 from elmokit.text.vocab import SPECIAL_WORDS, Vocab
+from elmokit.weights import folder as folder_module
 from elmokit.weights.bilm_tf import read_bilm_tf
 from elmokit.weights.folder import load_folder, save_folder
 from elmokit.weights.saved import SavedBiLM, SavedSoftmax, start_state_shapes
@@ -126,14 +128,20 @@ def test_every_file_has_the_rights_that_the_umask_leaves(tmp_path: Path, folder:
     )
 
 
-def test_the_card_says_what_the_model_is_and_may_be_edited(tmp_path: Path, saved: SavedBiLM) -> None:
+def test_the_card_says_what_the_model_is_and_a_changed_one_is_warned_of(tmp_path: Path, saved: SavedBiLM) -> None:
     save_folder(saved, tmp_path / "model", description="Trained on *novels*.")
     card = (tmp_path / "model" / "README.md").read_text()
     num_parameters = sum(tensor.numel() for tensor in saved.tensors.values())
     for words in ("Trained on *novels*.", f"{num_parameters:,}", '.from_pretrained("model")', "10 cells", "cell none"):
         assert words in card
     (tmp_path / "model" / "README.md").write_text("mine")
-    load_folder(tmp_path / "model")
+    with pytest.warns(ElmokitWarning, match=r"README\.md: the model card was changed"):
+        load_folder(tmp_path / "model")
+    sums = tmp_path / "model" / "SHA256SUMS"
+    sums.write_text("".join(line for line in sums.read_text().splitlines(keepends=True) if "README" not in line))
+    with warnings.catch_warnings():  # as in folders of older versions
+        warnings.simplefilter("error")
+        load_folder(tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
@@ -315,3 +323,18 @@ def test_a_disk_that_fills_up_leaves_the_older_model(folder: Path, saved: SavedB
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert_same(load_folder(folder), saved)
     assert os.listdir(folder.parent) == ["model"]
+
+
+def test_a_file_that_changes_while_it_is_loaded_is_rejected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is mapped must be what was hashed."""
+    check = folder_module.check_sum
+
+    def check_and_replace(place: Path, name: str, sums: dict[str, str]) -> None:
+        check(place, name, sums)
+        if name == "model.safetensors":
+            (place / "other").write_bytes((place / name).read_bytes())
+            (place / "other").replace(place / name)
+
+    monkeypatch.setattr(folder_module, "check_sum", check_and_replace)
+    with pytest.raises(WeightsError, match=r"model\.safetensors: was changed while it was loaded; load it again"):
+        load_folder(folder)
