@@ -5,20 +5,22 @@
 #   make check   make test and the slow proofs
 #   make api-fuzz  10,000 valid and invalid requests to the server, made from its OpenAPI document
 #   make sanitize  the kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   make chaos   kill training runs at random moments and check that they end with the same bits
+#   make chaos   kill every verb that writes, and the server, 100 times each; all must end with the same bytes
 #   make fuzz    read damaged files of every format, for ten minutes
 #   make faults  fail every write, fsync, rename, open, mmap and large allocation of each verb once
+#   make soak    embed, score, predict and index for 30 minutes in one process; its memory must not grow
 #   make integrations    test spaCy, scikit-learn, transformers, flair and others, in three environments
 #   make docs    build the documentation site in build/site
 #   make release-check   build sdist and wheels, install them in bare environments, run the README there
 #   make clean   remove the environment, caches and builds
 
 PYTHON ?= python3
+SEED ?= 0
 READY := .venv/.ready
 READY_SLOW := .venv/.ready-slow
 READY_DOCS := .venv/.ready-docs
 
-.PHONY: api-fuzz demo test check chaos faults fuzz integrations docs release-check sanitize clean
+.PHONY: api-fuzz demo test check chaos faults fuzz integrations docs release-check sanitize soak clean
 
 demo: $(READY)
 	@.venv/bin/python examples/demo.py
@@ -35,12 +37,16 @@ api-fuzz: $(READY)
 
 chaos: $(READY)
 	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m chaos tests/pretrain/test_chaos.py
+	@.venv/bin/python tests/faults/chaos.py --seed $(SEED)
 
 fuzz: $(READY)
-	@OMP_NUM_THREADS=1 .venv/bin/python tests/fuzz/run.py
+	@OMP_NUM_THREADS=1 .venv/bin/python tests/fuzz/run.py --seed $(SEED)
 
 faults: $(READY)
 	@.venv/bin/python tests/faults/run.py
+
+soak: $(READY)
+	@OMP_NUM_THREADS=1 .venv/bin/python scripts/soak.py README.md docs/*.md
 
 integrations:
 	@PYTHON="$(PYTHON)" scripts/integrations

@@ -13,7 +13,7 @@ FUZZ = Path(__file__).parent / "fuzz"
 
 @pytest.fixture
 def fuzzer(monkeypatch, tmp_path):
-    for name in ("run", "formats", "mutations"):
+    for name in ("run", "formats", "more_formats", "mutations"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(str(FUZZ))
     import run

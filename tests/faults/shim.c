@@ -1,12 +1,14 @@
 /* Preloaded library in which one call fails: the n-th write, fsync, rename, open for writing, mmap or large allocation.
  *
  * Only files below one folder count, so that the interpreter itself is left alone. Allocations count from 1 MB on.
- * A fault happens once; with `lasting` every later call of its kind fails too, as on a disk that stays full.
+ * A fault happens once; in mode 1 every later call of its kind fails too, as on a disk that stays full; in mode 2 the
+ * process is killed in the call.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,7 +23,7 @@ enum { LARGE = 1 << 20 };
 
 static char folder[4096];
 static size_t folder_length;
-static int armed, lasting;
+static int armed, mode;
 static long fail_at;
 static atomic_long seen[NUM_KINDS];
 
@@ -30,9 +32,9 @@ void fault_watch(const char *path) {
     memcpy(folder, path, folder_length + 1);
 }
 
-void fault_arm(int kind, long n, int lasts) {
+void fault_arm(int kind, long n, int how) {
     for (int i = 0; i < NUM_KINDS; i++) atomic_store(&seen[i], 0);
-    armed = kind, fail_at = n, lasting = lasts;
+    armed = kind, fail_at = n, mode = how;
 }
 
 long fault_seen(int kind) { return atomic_load(&seen[kind]); }
@@ -40,7 +42,8 @@ long fault_seen(int kind) { return atomic_load(&seen[kind]); }
 /* Count a call; return 1 if it is the one to fail. */
 static int fails(int kind, int error) {
     long n = atomic_fetch_add(&seen[kind], 1) + 1;
-    if (kind != armed || (lasting ? n < fail_at : n != fail_at)) return 0;
+    if (kind != armed || (mode == 1 ? n < fail_at : n != fail_at)) return 0;
+    if (mode == 2) kill(getpid(), SIGKILL);
     errno = error;
     return 1;
 }

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import lzma
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import more_formats as more
 import numpy as np
 import toy_datasets
 from published import make_published
@@ -22,17 +24,20 @@ from elmokit.readers.blimp import read_blimp
 from elmokit.readers.conll2003 import read_conll2003
 from elmokit.readers.conll2012 import read_conll2012, read_conll2012_archive
 from elmokit.readers.conllu import read_conllu
+from elmokit.readers.labeled import read_labeled_texts
+from elmokit.readers.lexsub import read_lexsub
 from elmokit.readers.plain_text import read_texts
 from elmokit.readers.ptb import read_ptb
 from elmokit.readers.snli import read_snli
 from elmokit.readers.squad import read_squad
 from elmokit.readers.sst import read_sst
 from elmokit.readers.sts import read_sts
+from elmokit.readers.tagged import read_tagged
 from elmokit.readers.wsd import read_wsd
 from elmokit.runs.checkpoint import load_checkpoint
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import load_task
-from elmokit.text.corpus import Corpus
+from elmokit.text.corpus import META_FILE
 from elmokit.text.lines import read_lines
 from elmokit.text.tokens import tokenize
 from elmokit.text.vocab import read_vocab
@@ -114,6 +119,21 @@ def _text(name: str, content: str) -> Callable[[Path], None]:
     return write
 
 
+def _texts(contents: dict[str, str]) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for name, content in contents.items():
+            (folder / name).write_text(content, encoding="utf-8")
+
+    return write
+
+
+def _packed(name: str, content: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / name).write_bytes(lzma.compress(content.encode(), preset=0))
+
+    return write
+
+
 def _write_vectors(suffix: str) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         toy_datasets.write_vectors(folder / "v.txt")
@@ -157,12 +177,6 @@ def _read_softmax(folder: Path) -> object:
     return softmax.weight_VP, softmax.bias_V, softmax.vocab.words
 
 
-def _read_corpus(folder: Path) -> object:
-    corpus = Corpus.open(folder)
-    sentences = [corpus.sentence(number) for number in range(corpus.num_sentences)]
-    return sentences, corpus.word_counts(), np.array(corpus.char_table)
-
-
 def _read_task(folder: Path) -> object:
     return [str(found) for found in load_task(folder).predict(["Ada saw Oslo ."])]
 
@@ -183,6 +197,14 @@ RECIPE = (
     '[data]\ntrain = "a.txt"\n[model.lstm]\ncell_dim = 12\nproj_dim = 6\n[training]\nsteps = 10\nlearning_rate = 0.1\n'
 )
 TASK_RECIPE = toy_datasets.RECIPE.format(task="ner", sizes=toy_datasets.SIZES["ner"], batch_size=4)
+LEXSUB = {
+    "sentences": "bright.a\t1\t2\ta very bright day .\nbright.a\t2\t0\tbright light\n",
+    "gold": "bright.a 1 :: sunny 3;clear 1;\nbright.a 2 :: clear 2;\n",
+    "candidates": "bright.a::sunny;clear;clever\n",
+}
+OVERRIDES = "training.steps=10\nmodel.lstm.cell_dim=64\ntraining.learning_rate=0.1\ndata.tokenized=true"
+RECIPES = Path(__file__).parents[2] / "recipes"
+ARRAYS = (*(f"{name}.bin" for name in "tokens lengths offsets word_offsets counts char_ids".split()), "words.txt")
 VOCAB = "<S>\n</S>\n<UNK>\n" + "\n".join(sorted(set(TEXT.split()))) + "\n"
 
 
@@ -198,7 +220,27 @@ FORMATS = {
     "task model": Format(_old("ner-model"), _read_task, has_sums=True),
     "task model, new sums": Format(_old("ner-model"), _read_task, after=_write_sums, spared=("README.md", SUMS)),
     "checkpoint": Format(_old(f"pretrain-run/{STEP}"), lambda folder: vars(load_checkpoint(folder)), has_sums=True),
-    "prepared corpus": Format(_old("pretrain-run/text"), _read_corpus),
+    "checkpoint, resumed, new sums": Format(
+        more.write_checkpoint, more.read_checkpoint, after=_write_sums, spared=("README.md", SUMS)
+    ),
+    "prepared corpus": Format(more.write_corpus, more.read_corpus, has_sums=True, spared=(META_FILE,)),
+    "prepared corpus, new sums": Format(
+        more.write_corpus, more.read_corpus, after=more.forge_corpus_sums, spared=(META_FILE,)
+    ),
+    "prepared corpus, its description": Format(more.write_corpus, more.read_corpus, spared=ARRAYS),
+    "prepared corpus without sums": Format(_old("pretrain-run/text"), more.read_corpus),
+    "layer store": Format(more.write_layers, more.read_layers, has_sums=True),
+    "corpus index": Format(more.write_index, more.read_index),
+    "journal of an output": Format(more.write_journal, more.read_journal),
+    "TensorFlow checkpoint": Format(more.copy_tf_checkpoint, more.read_saved()),
+    "ELMoForManyLangs": Format(more.write_many_languages, more.read_saved("model")),
+    "model .zip": Format(more.write_archive(".zip"), more.read_saved("a.zip")),
+    "model .tar": Format(more.write_archive(".tar"), more.read_saved("a.tar")),
+    "model .tar.xz": Format(more.write_archive(".tar.xz"), more.read_saved("a.tar.xz")),
+    "encoder": Format(more.write_encoder, more.read_encoder, has_sums=True),
+    "vectors folder": Format(more.write_static, more.read_static, has_sums=True),
+    "pooling .npz": Format(more.write_pooling, more.read_pooling),
+    "HTTP body": Format(more.write_bodies, more.post_bodies),
     "CoNLL-2003": Format(_in_folder(toy_datasets.write_tagged, "a.conll", 4), _listed(read_conll2003, "a.conll")),
     "CoNLL-2003.xz": Format(
         _in_folder(toy_datasets.write_tagged, "a.conll.xz", 4), _listed(read_conll2003, "a.conll.xz")
@@ -223,6 +265,18 @@ FORMATS = {
     "vectors .npz": Format(_write_vectors(".npz"), _read_vectors(".npz")),
     "recipe": Format(_text("a.toml", RECIPE), lambda folder: read_recipe(Recipe, folder / "a.toml", ())),
     "task recipe": Format(_text("a.toml", TASK_RECIPE), lambda folder: read_recipe(TaskRecipe, folder / "a.toml", ())),
+    "changes of a recipe": Format(
+        _text("a.txt", OVERRIDES),
+        lambda folder: read_recipe(
+            Recipe, RECIPES / "small.toml", (folder / "a.txt").read_text("utf-8", "replace").split("\n")
+        ),
+    ),
+    "labeled lines": Format(_in_folder(toy_datasets.write_labeled, "a.tsv", 4), _listed(read_labeled_texts, "a.tsv")),
+    "tagged tokens": Format(_in_folder(toy_datasets.write_tags, "a.txt", 4), _listed(read_tagged, "a.txt")),
+    "lexical substitutes": Format(_texts(LEXSUB), lambda folder: read_lexsub(*(folder / name for name in LEXSUB))),
+    "text .xz": Format(
+        _packed("a.txt.xz", TEXT), lambda folder: [line.text for line in read_lines([folder / "a.txt.xz"])]
+    ),
     "tokenizer": Format(
         _text("a.txt", TEXT), lambda folder: [tokenize(line.text) for line in read_lines([folder / "a.txt"])]
     ),

@@ -1,10 +1,14 @@
 """Damage bytes at random: flips, cuts, copies, extreme numbers, and words that parsers stumble over."""
 
+import io
 import lzma
 import re
+import zipfile
 
 import numpy as np
 
+TAR_FIELDS = ((0, 100), (124, 136), (124, 136), (156, 157), (157, 257), (345, 500), (482, 495))
+TAR_VALUES = (b"00000000000", b"77777777777", b"S", b"x", b"g", b"L", b"1", b"2", b"../../x", b"/etc/passwd")
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 NUMBERS = (b"-1", b"0", b"1e999", b"NaN", b"99999999999999999999", b"2147483648", b"-9223372036854775809", b"1e-400")
 WORDS = (
@@ -25,7 +29,47 @@ def mutate_packed(content: bytes, rng: np.random.Generator) -> bytes:
     """Change a compressed file: the file itself, or what it holds."""
     if rng.random() < 0.3:
         return mutate(content, rng)
-    return lzma.compress(mutate(lzma.decompress(content), rng), preset=0)
+    inside = lzma.decompress(content)
+    return lzma.compress((mutate_tar if inside[257:262] == b"ustar" else mutate)(inside, rng), preset=0)
+
+
+def mutate_zip(content: bytes, rng: np.random.Generator) -> bytes:
+    """Change a zip archive: the file itself, or one member, which is packed again."""
+    if rng.random() < 0.3:
+        return mutate(content, rng)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    chosen = list(members)[int(rng.integers(len(members)))]
+    methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", methods[int(rng.integers(3))]) as archive:
+        for name, member in members.items():
+            archive.writestr(name, mutate(member, rng) if name == chosen else member)
+    return buffer.getvalue()
+
+
+def mutate_tar(content: bytes, rng: np.random.Generator) -> bytes:
+    """Change a tar archive: any bytes, or a field of a header, with a right checksum."""
+    headers = [place for place in range(0, len(content), 512) if content[place + 257 : place + 262] == b"ustar"]
+    if not headers or rng.random() < 0.3:
+        return mutate(content, rng)
+    place = headers[int(rng.integers(len(headers)))]
+    start, stop = TAR_FIELDS[int(rng.integers(len(TAR_FIELDS)))]
+    values = (rng.bytes(stop - start), b"\xff" * (stop - start), b"\x80" + rng.bytes(stop - start - 1), *TAR_VALUES)
+    value = values[int(rng.integers(len(values)))][: stop - start].ljust(stop - start, b"\0")
+    header = bytearray(content[place : place + 512])
+    header[start:stop] = value
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return content[:place] + bytes(header) + content[place + 512 :]
+
+
+def mutate_file(name: str, content: bytes, rng: np.random.Generator) -> bytes:
+    """Change a file in the way that its name calls for."""
+    for suffix, change in {".xz": mutate_packed, ".zip": mutate_zip, ".npz": mutate_zip, ".tar": mutate_tar}.items():
+        if name.endswith(suffix):
+            return change(content, rng)
+    return mutate(content, rng)
 
 
 def _place(content: bytes, rng: np.random.Generator) -> int:

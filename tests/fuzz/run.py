@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(Path(__file__).parent)]
 
 from formats import FORMATS, Format, digest  # noqa: E402
-from mutations import mutate, mutate_packed  # noqa: E402
+from mutations import mutate_file  # noqa: E402
 
 from elmokit.errors import ElmokitError  # noqa: E402
 
@@ -51,8 +51,7 @@ def damage(form: Format, folder: Path, rng: np.random.Generator) -> None:
     """Damage one file of a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in form.spared)
     path = files[int(rng.integers(len(files)))]
-    change = mutate_packed if path.suffix == ".xz" else mutate
-    path.write_bytes(change(path.read_bytes(), rng))
+    path.write_bytes(mutate_file(path.name, path.read_bytes(), rng))
     if form.after is not None:
         form.after(folder)
 
