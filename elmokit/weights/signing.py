@@ -79,11 +79,13 @@ def verify_folder(folder: str | Path, *, key: str | Path) -> None:
 def check_required_signature(folder: Path) -> None:
     """Verify a folder that is about to be loaded, if the environment requires signatures.
 
-    Models inside the package are as trusted as its code.
+    Models inside the package are as trusted as its code. A folder in a signed one, such as the biLM of a task model, is
+    covered by that signature.
     """
     key = os.environ.get(REQUIRED_KEY)
     if key and PACKAGE not in folder.resolve().parents:
-        verify_folder(folder, key=key)
+        is_part = not (folder / SIGNATURE).is_file() and (folder.parent / SIGNATURE).is_file()
+        verify_folder(folder.parent if is_part else folder, key=key)
 
 
 def reject_unsigned_files(*paths: Path) -> None:

@@ -138,3 +138,18 @@ def test_keys_that_cannot_be_used_are_named(folder: Path, keys: Path) -> None:
     signing.sign_folder(folder, key=keys / "mine.pem")
     with pytest.raises(ConfigError, match=r"mine\.pem: not a public key that can be used"):
         signing.verify_folder(folder, key=keys / "mine.pem")
+
+
+@needs_extra
+def test_the_signature_of_a_task_model_covers_its_bilm(
+    folder: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer = folder.parent / "task"
+    outer.mkdir()
+    folder.rename(outer / "bilm")
+    signing.sign_folder(outer, key=keys / "mine.pem")
+    monkeypatch.setenv(signing.REQUIRED_KEY, str(keys / "mine.pub"))
+    load_saved(outer / "bilm")
+    (outer / "other").write_text("new", "utf-8")
+    with pytest.raises(WeightsError, match="Extra files found in model 'task': other"):
+        load_saved(outer / "bilm")
