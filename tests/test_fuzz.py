@@ -93,3 +93,20 @@ def test_hangs_and_crashes_are_counted_and_the_rest_is_read(fuzzer, monkeypatch)
     monkeypatch.setattr(fuzzer, "SECONDS", 1)
     counts = fuzzer.fuzz("stumbling", 7, 0, time.monotonic() + 60)
     assert counts == {"valid": 5, "hang": 1, "crash": 1}
+
+
+@pytest.mark.slow
+def test_every_format_reads_its_good_file_and_no_mutant_ends_in_a_traceback(fuzzer, tmp_path):
+    from formats import FORMATS, digest
+
+    for name, form in FORMATS.items():
+        good = tmp_path / name.replace("/", "-") / "good"
+        good.mkdir(parents=True)
+        form.write(good)
+        value = digest(form.read(good))
+        for number in range(3):
+            folder = good.parent / str(number)
+            folder.mkdir()
+            fuzzer.make_mutant(name, number, 0, folder)
+            kind, shown = fuzzer.read(form, folder, value)
+            assert kind in ("typed", "valid"), f"{name}, mutant {number}: {kind} {shown}"

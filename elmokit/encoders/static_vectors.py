@@ -20,9 +20,10 @@ from safetensors.numpy import load_file, save_file
 from elmokit.atomic import atomic_folder
 from elmokit.errors import ElmokitWarning, InputError, OutputError, WeightsError
 from elmokit.limits import max_line_bytes
+from elmokit.readers.archive import ZIP_DAMAGE
 from elmokit.text.grouping import windows
 from elmokit.text.lines import Line, decode_lines, read_lines, split_unpacked
-from elmokit.weights.npz import ZIP_DAMAGE, read_arrays
+from elmokit.weights.npz import read_arrays
 from elmokit.weights.sums import SUMS, check_sums, write_sums
 
 Vectors = NDArray[np.floating[Any]]

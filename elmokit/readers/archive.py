@@ -8,6 +8,8 @@ import codecs
 import gzip
 import lzma
 import tarfile
+import tokenize
+import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -32,6 +34,12 @@ _EXTENDED_HEADERS = (
 TAR_DAMAGE = (
     *(tarfile.TarError, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error),
     *(OSError, ValueError, OverflowError, IndexError, RecursionError),
+)
+# The standard library parses a zip archive, numpy the headers of arrays in it. A forged file ends in one of these.
+# MemoryError: a header claims a shape beyond all memory.
+ZIP_DAMAGE = (
+    *(OSError, EOFError, ValueError, TypeError, IndexError, OverflowError, NotImplementedError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError, SyntaxError, MemoryError),
 )
 
 

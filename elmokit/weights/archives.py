@@ -15,9 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from elmokit.errors import WeightsError
-from elmokit.readers.archive import TAR_DAMAGE, CheckedTarInfo, HostileMemberError
+from elmokit.readers.archive import TAR_DAMAGE, ZIP_DAMAGE, CheckedTarInfo, HostileMemberError
 from elmokit.weights.locating import FoundFiles, find_files
-from elmokit.weights.npz import ZIP_DAMAGE
 
 MAX_RATIO = 20  # trained weights shrink by a tenth, word lists by four
 ALWAYS_ALLOWED = 2**20  # bytes: small archives may compress well

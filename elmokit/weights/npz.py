@@ -1,10 +1,7 @@
 """Arrays of .npz files. A file may be damaged, or claim and unpack to far more than its size."""
 
-import lzma
 import math
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -15,13 +12,8 @@ from numpy.typing import NDArray
 
 from elmokit.errors import InputError
 from elmokit.limits import UNPACKED, max_unpacked_bytes
+from elmokit.readers.archive import ZIP_DAMAGE
 
-# The standard library parses the archive, numpy the headers of arrays. A forged file ends in one of these.
-# MemoryError: a header claims a shape beyond all memory.
-ZIP_DAMAGE = (
-    *(OSError, EOFError, ValueError, TypeError, IndexError, OverflowError, NotImplementedError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError, SyntaxError, MemoryError),
-)
 SUFFIX = ".npy"
 
 

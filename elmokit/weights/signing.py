@@ -5,6 +5,7 @@ covers every file of it, the model card too, and only the owner of the private k
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,7 +70,8 @@ def verify_folder(folder: str | Path, *, key: str | Path) -> None:
     try:
         config.set_hashing_config(_hashing_config()).verify(folder, folder / SIGNATURE)
     except Exception as error:  # parsers of the signature and of cryptography raise many
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        # The library lists the digests of changed files as bytes.
+        reason = re.sub(r": Expected .*", "", " ".join(str(error).split()))[:300] or type(error).__name__
         raise WeightsError(
             f"{folder}: its signature does not match the key {key} ({reason}); the folder was changed, or signed by "
             "someone else: get it again"
