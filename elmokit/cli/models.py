@@ -11,6 +11,8 @@ from elmokit.cli.commands import verb
 from elmokit.cli.messages import print_message
 from elmokit.cli.options import MODEL_HELP, ModelFiles, State, model_source
 
+INT8_PRODUCTS = {"bytes": "inputs in 8 bits, made for VNNI", "int8": "inputs in 16 bits"}  # by the kernels' form
+
 
 @verb(app)
 def convert(
@@ -139,6 +141,7 @@ def _describe_installation() -> dict[str, dict[str, Any]]:
 
     from elmokit import __version__
     from elmokit.kernels.library import load
+    from elmokit.kernels.stack import choose_form
     from elmokit.runs.provenance import describe_machine
     from elmokit.weights.bundled import BUNDLED, list_packages
 
@@ -149,6 +152,8 @@ def _describe_installation() -> dict[str, dict[str, Any]]:
             "processor": describe_machine(),
             "torch_threads": torch.get_num_threads(),
             "compiled_kernels": None if kernels is None else kernels.isa,
+            "int8_products": None if kernels is None else INT8_PRODUCTS[choose_form(kernels, "int8")],
+            "bf16_products": None if kernels is None or not kernels.has_bf16 else "AVX512_BF16",
             "cuda": torch.cuda.is_available(),
         },
         "models": {

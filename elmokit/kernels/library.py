@@ -48,7 +48,7 @@ __all__ = [
     "round_to_int8",
 ]
 
-INTERFACE_VERSION = 8  # of isa.c
+INTERFACE_VERSION = 9  # of isa.c
 LARGEST_WORD = 2**15 - 1  # the number of a window has 16 bits in char_pool.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
@@ -100,6 +100,11 @@ class Kernels:
     def has_bf16(self) -> bool:
         """True on machines with instructions for bfloat16; elsewhere such products are slower than in float32."""
         return self.isa.endswith("bf16")
+
+    @property
+    def has_vnni(self) -> bool:
+        """True on machines with instructions for sums of four products of bytes."""
+        return self.isa.startswith("avx512")
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a C function by name. The caller checks its arguments."""

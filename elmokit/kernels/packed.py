@@ -16,6 +16,7 @@ FILTER_BLOCK = 32  # BLOCK in char_pool.c
 PANEL = 16  # of panels.c
 SLICE, TILE = 512, 16  # of int8.h
 LARGEST_BYTE = 127
+QUAD, BYTE_OFFSET = 4, 128  # of bytes.h
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class PanelWeight:
 class Int8Weight:
     """A matrix (G, P) of eight-bit numbers, with one scale per output and slice of inputs."""
 
-    packed: Tensor  # flat: for every slice, (tiles, columns / 2, TILE, 2)
+    packed: Tensor  # flat: for every slice, (tiles, columns / 2, TILE, 2), or (tiles, columns / 4, TILE, 4)
     scales: Tensor  # (slices, tiles * TILE)
     num_outputs: int
     num_inputs: int
@@ -116,6 +117,17 @@ def quantize(weight_GP: Tensor) -> Int8Weight:
         packed.append(rounded_Gp.unflatten(0, (-1, TILE)).unflatten(2, (-1, 2)).transpose(1, 2).flatten())
         scales.append(scale_G)
     return Int8Weight(torch.cat(packed), torch.stack(scales), num_outputs, num_inputs)
+
+
+def quantize_to_bytes(weight_GP: Tensor) -> Int8Weight:
+    """Round a matrix as `quantize` does and lay it out for products with eight-bit inputs, 128 added."""
+    rounded, scales, num_outputs, num_inputs = [], [], *weight_GP.shape
+    for slice_Gp in functional.pad(weight_GP.detach().float(), (0, 0, 0, -num_outputs % TILE)).split(SLICE, dim=1):
+        rounded_Gp, scale_G = _round(slice_Gp)
+        offset_Gp = functional.pad(rounded_Gp, (0, -slice_Gp.shape[1] % QUAD)).view(torch.uint8) ^ BYTE_OFFSET
+        rounded.append(offset_Gp.unflatten(0, (-1, TILE)).unflatten(2, (-1, QUAD)).transpose(1, 2).flatten())
+        scales.append(scale_G)
+    return Int8Weight(torch.cat(rounded), torch.stack(scales), num_outputs, num_inputs)
 
 
 def pack_bf16(weight_GP: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ Shapes: N positions of all rows, packed; B rows; P width; C cells; G = 4 C gates
 """
 
 import ctypes
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +14,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from elmokit.errors import InputError
+from elmokit.errors import ConfigError, InputError
 from elmokit.kernels.layer import GATES, check_sizes
 from elmokit.kernels.library import Kernels, quantize
-from elmokit.kernels.packed import PANEL, pack_bf16
-from elmokit.kernels.panels import pack_rows
+from elmokit.kernels.packed import PANEL, pack_bf16, quantize_to_bytes
+from elmokit.kernels.panels import num_panels, pack_rows, repack, room
 
 Precision = Literal["fp32", "int8", "bf16"]
-PRECISIONS = get_args(Precision)  # by the numbers that stack.c has for them
+PRECISIONS = get_args(Precision)
+Form = Literal["fp32", "int8", "bf16", "bytes"]
+FORMS = get_args(Form)  # by the numbers that stack.c has for them
+INT8_INPUTS = "ELMOKIT_INT8_INPUTS"
 ROOM_KEPT = 4 * 2**20  # numbers of a thread's room that are kept for its next call
 
 
@@ -66,32 +70,51 @@ class PackedStack:
     cell_clip: float
     proj_clip: float
     has_skip: bool
-    precision: Precision
+    form: Form
 
 
-def pack_stack(kernels: Kernels, layers: Sequence[StackLayer], *, has_skip: bool, precision: Precision) -> PackedStack:
+def choose_form(kernels: Kernels, precision: Precision) -> Form:
+    """Return the form in which these kernels multiply fastest in a precision.
+
+    With int8 weights the inputs have eight bits on CPUs with VNNI, else sixteen. ``ELMOKIT_INT8_INPUTS``, 8 or 16, asks
+    for one of the two, to compare with vectors from another kind of CPU.
+    """
+    wanted = os.environ.get(INT8_INPUTS, "")
+    if wanted not in ("", "8", "16"):
+        raise ConfigError(f"{INT8_INPUTS} is {wanted!r}; expected '8', '16' or nothing")
+    if precision != "int8":
+        return precision
+    return "bytes" if wanted == "8" or (kernels.has_vnni and not wanted) else "int8"
+
+
+def pack_stack(kernels: Kernels, layers: Sequence[StackLayer], *, has_skip: bool, form: Form) -> PackedStack:
     """Pack the layers of one direction."""
     parts: list[Tensor] = []
 
+    def keep(*tensors: Tensor) -> _Matrix:
+        parts.extend(tensors)
+        return _Matrix(*[tensor.data_ptr() for tensor in tensors])
+
     def pack(weight: Tensor) -> _Matrix:
-        if precision != "int8":
-            parts.append(pack_rows(kernels, weight) if precision == "fp32" else pack_bf16(weight))
-            return _Matrix(parts[-1].data_ptr(), None)
-        found = quantize(weight)
-        parts.extend([found.packed, found.scales])
-        return _Matrix(found.packed.data_ptr(), found.scales.data_ptr())
+        if form == "bf16":
+            return keep(pack_bf16(weight))
+        found = quantize(weight) if form == "int8" else quantize_to_bytes(weight)
+        return keep(found.packed, found.scales)
+
+    def pack_gates(weight_GP: Tensor) -> _Matrix:
+        return keep(_gate_panels(kernels, weight_GP)) if form == "fp32" else pack(_by_blocks(weight_GP))
 
     packed = (_LayerWeights * len(layers))()
     for to, layer in zip(packed, layers, strict=True):
         _check_layer(layer)
-        to.input, to.recurrent = pack(_by_blocks(layer.input_GP)), pack(_by_blocks(layer.recurrent_GP))
+        to.input, to.recurrent = pack_gates(layer.input_GP), pack_gates(layer.recurrent_GP)
         if layer.projection_PC is not None:
-            to.projection = pack(layer.projection_PC.detach())
-        parts.append(_by_blocks(layer.bias_G[:, None]).flatten())
-        to.bias = parts[-1].data_ptr()
+            projection_PC = layer.projection_PC.detach().contiguous()
+            to.projection = keep(pack_rows(kernels, projection_PC)) if form == "fp32" else pack(projection_PC)
+        to.bias = keep(_by_blocks(layer.bias_G[:, None]).flatten()).packed
     num_gates, width = layers[0].input_GP.shape
     first = layers[0]
-    return PackedStack(packed, parts, width, num_gates // GATES, first.cell_clip, first.proj_clip, has_skip, precision)
+    return PackedStack(packed, parts, width, num_gates // GATES, first.cell_clip, first.proj_clip, has_skip, form)
 
 
 def run_stack(
@@ -124,7 +147,7 @@ def run_stack(
         layer_stride=outputs_LNP.stride(0),
         output_stride=outputs_LNP.stride(1),
         has_skip=stack.has_skip,
-        precision=PRECISIONS.index(stack.precision),
+        precision=FORMS.index(stack.form),
         cell_clip=stack.cell_clip,
         proj_clip=stack.proj_clip,
         layers=ctypes.addressof(stack.layers),
@@ -133,8 +156,8 @@ def run_stack(
         hidden=hidden_LBP.data_ptr(),
         cells=cell_LBC.data_ptr(),
     )
-    room = _rooms.of(kernels.call("stack_room", ctypes.byref(job)))
-    job.room = room.data_ptr()
+    kept = _rooms.of(kernels.call("stack_room", ctypes.byref(job)))
+    job.room = kept.data_ptr()
     kernels.call("stack_forward", ctypes.byref(job))
 
 
@@ -155,6 +178,16 @@ class _Rooms(threading.local):
 
 
 _rooms = _Rooms()
+
+
+def _gate_panels(kernels: Kernels, weight_GP: Tensor) -> Tensor:
+    """Return `_by_blocks` in panels, without the copy in between: (b, 4, P, PANEL)."""
+    gates_4CP = weight_GP.detach().contiguous().unflatten(0, (GATES, -1))
+    _, num_cells, width = gates_4CP.shape
+    panels = room(num_panels(num_cells), GATES, width, PANEL)
+    for gate, gate_CP in enumerate(gates_4CP):
+        repack(kernels, "pack_rows", gate_CP, panels[:, gate], width, 0, GATES)
+    return panels
 
 
 def _by_blocks(weight_GP: Tensor) -> Tensor:

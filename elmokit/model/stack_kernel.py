@@ -10,7 +10,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from elmokit.kernels.library import Kernels
-from elmokit.kernels.stack import PackedStack, Precision, StackLayer, pack_stack
+from elmokit.kernels.stack import PackedStack, Precision, StackLayer, choose_form, pack_stack
 from elmokit.model.products import Version, version_of
 
 FORGET_BIAS = 1.0  # added at run time, never stored: the published files hold the bias without it
@@ -62,7 +62,7 @@ class StackCache:
 
     def _pack(self, kernels: Kernels, layers: Sequence[StackLayer], *, has_skip: bool) -> PackedStack:
         biased = [replace(layer, bias_G=with_forget_bias(layer.bias_G.detach())) for layer in layers]
-        return pack_stack(kernels, biased, has_skip=has_skip, precision=self.precision)
+        return pack_stack(kernels, biased, has_skip=has_skip, form=choose_form(kernels, self.precision))
 
 
 def _tensors(layer: StackLayer) -> list[Tensor]:

@@ -180,6 +180,9 @@ def test_info_without_a_model_describes_the_installation(capfd):
     assert found["versions"]["torch"] == torch.__version__
     kernels = load()
     assert found["machine"]["compiled_kernels"] == (None if kernels is None else kernels.isa)
+    if kernels is not None:
+        expected = "inputs in 8 bits" if kernels.has_vnni else "inputs in 16 bits"
+        assert expected in found["machine"]["int8_products"]
     assert found["machine"]["torch_threads"] == torch.get_num_threads()
     assert "en-small" in found["models"]["bundled"]
     assert cli.run(["info"]) == 0

@@ -32,26 +32,58 @@ static struct matrix pack_exact(const float *rows, long outputs, long inputs) {
     return (struct matrix){panels, NULL};
 }
 
-/* As quantize of elmokit/kernels/packed.py does; puts the rounded numbers in place of the exact ones. */
-static struct matrix pack_rounded(float *rows, long outputs, long inputs) {
+/* As quantize and quantize_to_bytes of elmokit/kernels/packed.py do, `group` columns side by side; puts the rounded numbers
+ * in place of the exact ones. */
+static struct matrix pack_int8(float *rows, long outputs, long inputs, long group, int offset) {
     const long tiles = (outputs + TILE - 1) / TILE, slices = (inputs + SLICE - 1) / SLICE;
-    int8_t *packed = calloc((size_t)(tiles * TILE * (inputs + slices)), 1), *slice = packed;
+    const size_t size = (size_t)(tiles * TILE * (inputs + slices * group));
+    int8_t *packed = malloc(size), *slice = packed;
     float *scales = malloc((size_t)(slices * tiles * TILE) * sizeof *scales);
+    memset(packed, offset, size);
     for (long s = 0; s < slices; s++) {
-        const long columns = smaller_of(inputs - s * SLICE, SLICE), pairs = (columns + 1) / 2;
+        const long columns = smaller_of(inputs - s * SLICE, SLICE), groups = (columns + group - 1) / group;
         for (long o = 0; o < tiles * TILE; o++) {
             float *row = rows + o * inputs + s * SLICE, most = 0;
             for (long k = 0; o < outputs && k < columns; k++) most = fmaxf(most, fabsf(row[k]));
             const float scale = scales[s * tiles * TILE + o] = most > 0 ? most / 127 : 1;
             for (long k = 0; o < outputs && k < columns; k++) {
-                const int8_t rounded = (int8_t)lrintf(row[k] / scale);
-                slice[((o / TILE * pairs + k / 2) * TILE + o % TILE) * 2 + k % 2] = rounded;
+                const int rounded = (int)lrintf(row[k] / scale);
+                slice[((o / TILE * groups + k / group) * TILE + o % TILE) * group + k % group] =
+                    (int8_t)(uint8_t)(rounded + offset);
                 row[k] = (float)rounded * scale;
             }
         }
-        slice += tiles * pairs * 2 * TILE;
+        slice += tiles * groups * group * TILE;
     }
     return (struct matrix){packed, scales};
+}
+
+/* As pack_bf16 of elmokit/kernels/packed.py does; likewise. */
+static struct matrix pack_bf16(float *rows, long outputs, long inputs) {
+    const long tiles = (outputs + TILE - 1) / TILE, slices = (inputs + SLICE - 1) / SLICE;
+    uint16_t *packed = calloc((size_t)(tiles * TILE * (inputs + slices)), sizeof *packed), *slice = packed;
+    for (long s = 0; s < slices; s++) {
+        const long columns = smaller_of(inputs - s * SLICE, SLICE), pairs = (columns + 1) / 2;
+        for (long o = 0; o < outputs; o++)
+            for (long k = 0; k < columns; k++) {
+                float *value = rows + o * inputs + s * SLICE + k;
+                const uint16_t rounded = to_bf16(*value);
+                const uint32_t bits = (uint32_t)rounded << 16;
+                slice[((o / TILE * pairs + k / 2) * TILE + o % TILE) * 2 + k % 2] = rounded;
+                memcpy(value, &bits, sizeof bits);
+            }
+        slice += tiles * pairs * 2 * TILE;
+    }
+    return (struct matrix){packed, NULL};
+}
+
+static struct matrix pack(int form, float *rows, long outputs, long inputs) {
+    switch (form) {
+        case INT8: return pack_int8(rows, outputs, inputs, 2, 0);
+        case BF16: return pack_bf16(rows, outputs, inputs);
+        case BYTES: return pack_int8(rows, outputs, inputs, 4, OFFSET);
+        default: return pack_exact(rows, outputs, inputs);
+    }
 }
 
 static double squeeze(double x) { return 1 / (1 + exp(-x)); }
@@ -95,7 +127,7 @@ static void read_row(const struct stack *job, float *const weights[][4], long ro
     free(h), free(c), free(m), free(x);
 }
 
-static double compare(long cells, long width, long num_rows, long length, int rounded) {
+static double compare(long cells, long width, long num_rows, long length, int form) {
     enum { LAYERS = 2 };
     const long blocks = (cells + PANEL - 1) / PANEL, positions = num_rows * length;
     struct layer_weights layers[LAYERS];
@@ -108,8 +140,7 @@ static double compare(long cells, long width, long num_rows, long length, int ro
         struct matrix *to[] = {&layers[layer].input, &layers[layer].recurrent, &layers[layer].projection};
         for (long part = 0; part < 3; part++) {
             const long outputs = part < 2 ? blocks * BLOCK : width, inputs = part < 2 ? width : cells;
-            *to[part] = (rounded ? pack_rounded : (struct matrix(*)(float *, long, long))pack_exact)(
-                weights[layer][part], outputs, inputs);
+            *to[part] = pack(form, weights[layer][part], outputs, inputs);
         }
         layers[layer].bias = weights[layer][3];
     }
@@ -117,8 +148,7 @@ static double compare(long cells, long width, long num_rows, long length, int ro
     for (long t = 0; t < length; t++) sizes[t] = num_rows;
     for (long p = 0; p < positions; p++) order[p] = p % num_rows * length + p / num_rows;
     struct stack job = {sizes, order, length, num_rows, width, cells, LAYERS, width, positions * width, width, 1,
-                        rounded ? INT8 : EXACT, 0.5f,
-                        0.4f, layers, draw(positions * width, 1), NULL, NULL, NULL, NULL};
+                        form, 0.5f, 0.4f, layers, draw(positions * width, 1), NULL, NULL, NULL, NULL};
     job.outputs = draw(LAYERS * positions * width, 0);
     job.hidden = draw(LAYERS * num_rows * width, 0.3f);
     job.cells = draw(LAYERS * num_rows * cells, 0.3f);
@@ -139,14 +169,16 @@ static double compare(long cells, long width, long num_rows, long length, int ro
 
 int main(void) {
     const long shapes[][4] = {{16, 16, 1, 3}, {37, 19, 5, 4}, {64, 32, 70, 2}, {5, 3, 2, 9}, {530, 40, 3, 2}};
+    const char *names[] = {"fp32", "int8", "bf16", "bytes"};
+    const double most[] = {1e-5, 1e-4, 3e-3, 1e-2};
     int failed = 0;
     for (unsigned index = 0; index < sizeof shapes / sizeof *shapes; index++)
-        for (int rounded = 0; rounded < 2; rounded++) {
+        for (int form = EXACT; form <= BYTES; form++) {
             const long *shape = shapes[index];
-            const double worst = compare(shape[0], shape[1], shape[2], shape[3], rounded), most = rounded ? 1e-3 : 1e-5;
-            printf("%s %ld cells, %ld wide, %ld rows, %ld steps: %.1e\n", rounded ? "int8" : "fp32", shape[0], shape[1],
-                   shape[2], shape[3], worst);
-            if (!(worst < most)) failed = 1;
+            const double worst = compare(shape[0], shape[1], shape[2], shape[3], form);
+            printf("%s %ld cells, %ld wide, %ld rows, %ld steps: %.1e\n", names[form], shape[0], shape[1], shape[2],
+                   shape[3], worst);
+            if (!(worst < most[form])) failed = 1;
         }
     return failed;
 }

@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from elmokit.errors import InputError
+from elmokit.errors import ConfigError, InputError
 from elmokit.kernels.library import Kernels, round_to_int8
-from elmokit.kernels.stack import StackLayer, pack_stack, run_stack
+from elmokit.kernels.stack import StackLayer, choose_form, pack_stack, run_stack
 from elmokit.model.packing import plan_packing
 
 CPU = torch.device("cpu")
@@ -29,7 +29,7 @@ SHAPES = [  # cells, width (None: no projection), layers, lengths
     (40, 24, 2, [2] * 140),  # more than one group of rows
     (600, 530, 1, [3, 2, 2]),  # more than one slice, and sums in more than one part
 ]
-PRECISIONS = ["fp32", "int8", "bf16"]
+PRECISIONS = ["fp32", "int8", "bf16", "bytes"]  # the forms of products
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Case:
         packing = plan_packing(self.lengths, CPU)
         state = self.hidden_LBP[:, packing.rows_B].contiguous(), self.cell_LBC[:, packing.rows_B].contiguous()
         outputs_LNP = torch.full((len(self.layers), *self.tokens_NP.shape), torch.nan)
-        stack = pack_stack(kernels, self.layers, has_skip=has_skip, precision=precision)
+        stack = pack_stack(kernels, self.layers, has_skip=has_skip, form=precision)
         run_stack(kernels, stack, self.tokens_NP, packing.forward_N, packing.batch_sizes, state, outputs_LNP)
         return outputs_LNP, *state
 
@@ -81,7 +81,7 @@ def oracle(case: Case, precision: str = "fp32", *, has_skip: bool = True) -> np.
 
     def numbers(tensor: Tensor) -> np.ndarray:
         if tensor.ndim == 2 and precision != "fp32":
-            tensor = round_to_int8(tensor) if precision == "int8" else tensor.bfloat16()
+            tensor = tensor.bfloat16() if precision == "bf16" else round_to_int8(tensor)
         return tensor.double().numpy()
 
     def sigmoid(values: np.ndarray) -> np.ndarray:
@@ -107,7 +107,7 @@ def oracle(case: Case, precision: str = "fp32", *, has_skip: bool = True) -> np.
     return np.stack(found)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 1e-3), ("bf16", 3e-2)])
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 1e-3), ("bf16", 3e-2), ("bytes", 3e-2)])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_outputs_are_those_of_the_equations(compiled: Kernels, shape: tuple, precision: str, tolerance: float):
     case = draw(*shape)
@@ -122,7 +122,7 @@ def test_clips_and_skips(compiled: Kernels, precision: str, has_skip: bool):
     case = draw(37, 19, 2, [5, 3], clip=0.3)
     outputs_LNP, _, cell_LBC = case.run(compiled, precision=precision, has_skip=has_skip)
     expected = oracle(case, precision, has_skip=has_skip)
-    np.testing.assert_allclose(outputs_LNP.numpy(), expected, atol=1e-2 if precision == "bf16" else 1e-3)
+    np.testing.assert_allclose(outputs_LNP.numpy(), expected, atol=1e-2 if precision in ("bf16", "bytes") else 1e-3)
     assert outputs_LNP[0].abs().max() == pytest.approx(0.15)
     assert cell_LBC.abs().max() == pytest.approx(0.3)
 
@@ -161,19 +161,48 @@ def test_nan_and_infinity_stay_in_their_row(compiled: Kernels, precision: str, b
     assert torch.equal(found_LNP[:, :5], expected_LNP[:, :5])
     assert torch.equal(found_LNP[:, 10:], expected_LNP[:, 10:])
     assert torch.equal(found_LNP[0, 5:7], expected_LNP[0, 5:7])
-    if math.isnan(bad) or precision == "int8":
+    if math.isnan(bad) or precision in ("int8", "bytes"):
         assert found_LNP[:, 7].isnan().all()
 
 
-def test_int8_sums_do_not_overflow(compiled: Kernels):
+@pytest.mark.parametrize("precision", ["int8", "bytes"])
+def test_int8_sums_do_not_overflow(compiled: Kernels, precision: str):
     ones = StackLayer(torch.ones(64, 16), torch.zeros(64, 16), torch.zeros(64), torch.ones(16, 16), math.nan, math.nan)
     wide = replace(
         ones, input_GP=torch.ones(4 * 512, 512), recurrent_GP=-torch.ones(4 * 512, 512), bias_G=torch.zeros(2048)
     )
     wide = replace(wide, projection_PC=torch.ones(512, 512) / 512)
     case = Case([wide], [2], torch.full((2, 512), 1e-3), torch.full((1, 1, 512), 1e-3), torch.zeros(1, 1, 512))
-    found_LNP, _, _ = case.run(compiled, precision="int8")
+    found_LNP, _, _ = case.run(compiled, precision=precision)
     np.testing.assert_allclose(found_LNP.numpy(), oracle(case, "int8"), atol=1e-4)
+
+
+def test_products_of_bytes_round_inputs_and_weights_to_eight_bits(compiled: Kernels):
+    """One step from a zero state, against whole numbers: the sums of bytes are exact on every instruction set."""
+    case = draw(37, 530, 1, [1])  # more than one slice, and a last quad that is not whole
+    layer = replace(case.layers[0], bias_G=torch.zeros(4 * 37))
+    case = replace(case, layers=[layer], hidden_LBP=torch.zeros(1, 1, 530), cell_LBC=torch.zeros(1, 1, 37))
+    _, _, cell_LBC = case.run(compiled, precision="bytes")
+    gates_G = np.zeros(4 * 37)
+    for first in (0, 512):
+        weight_Gp, inputs_p = (part[:, first : first + 512].numpy() for part in (layer.input_GP, case.tokens_NP))
+        weight_scale, scale = np.abs(weight_Gp).max(axis=1, keepdims=True) / 127, np.abs(inputs_p).max() / 127
+        sums_G = np.rint(weight_Gp / weight_scale).astype(int) @ np.rint(inputs_p[0] / scale).astype(int)
+        gates_G += sums_G * (weight_scale[:, 0].astype(np.float64) * scale)
+    i, _, _, j = np.split(gates_G, 4)
+    np.testing.assert_allclose(cell_LBC[0, 0].numpy(), np.tanh(j) / (1 + np.exp(-i)), atol=2e-6)
+
+
+def test_the_form_of_int8_follows_the_machine_and_the_environment(compiled: Kernels, monkeypatch: pytest.MonkeyPatch):
+    assert choose_form(compiled, "int8") == ("bytes" if compiled.isa.startswith("avx512") else "int8")
+    monkeypatch.setenv("ELMOKIT_INT8_INPUTS", "8")
+    assert choose_form(compiled, "int8") == "bytes"
+    assert choose_form(compiled, "fp32") == "fp32"
+    monkeypatch.setenv("ELMOKIT_INT8_INPUTS", "16")
+    assert choose_form(compiled, "int8") == "int8"
+    monkeypatch.setenv("ELMOKIT_INT8_INPUTS", "4")
+    with pytest.raises(ConfigError, match=re.escape("ELMOKIT_INT8_INPUTS is '4'; expected '8', '16' or nothing")):
+        choose_form(compiled, "int8")
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -198,7 +227,7 @@ def test_rows_may_be_parts_of_wider_rows_at_any_address(compiled: Kernels):
     outputs = torch.full((2, 8, 45), 7.0)
     packing = plan_packing(case.lengths, CPU)
     state = case.hidden_LBP.clone(), case.cell_LBC.clone()
-    stack = pack_stack(compiled, case.layers, has_skip=True, precision="fp32")
+    stack = pack_stack(compiled, case.layers, has_skip=True, form="fp32")
     run_stack(compiled, stack, wide_N[:, 3:22], packing.forward_N, packing.batch_sizes, state, outputs[:, :, 5:24])
     assert torch.equal(outputs[:, :, 5:24], expected_LNP)
     assert (outputs[:, :, :5] == 7).all()
@@ -219,7 +248,7 @@ def test_wrong_shapes_are_rejected(compiled: Kernels):
     layers = [replace(layer, projection_PC=None) for layer in case.layers]
     with pytest.raises(InputError, match="without a projection"):
         replace(case, layers=layers).run(compiled, precision="fp32")
-    stack = pack_stack(compiled, case.layers, has_skip=True, precision="fp32")
+    stack = pack_stack(compiled, case.layers, has_skip=True, form="fp32")
     state, outputs = (case.hidden_LBP, case.cell_LBC), torch.empty(2, 8, 19)
     with pytest.raises(InputError, match="the order goes from 1 to 8; expected 0 to 7"):
         run_stack(compiled, stack, case.tokens_NP, torch.arange(1, 9), [2, 2, 2, 1, 1], state, outputs)

@@ -43,7 +43,7 @@ INLINE void multiply_bf16_tile(const uint16_t *weight, const int16_t *inputs, lo
         ivec pairs[PAIR_VECTORS];
         memcpy(pairs, weight + pair * 2 * TILE, sizeof pairs);
         UNROLL for (int row = 0; row < rows; row++) {
-            const int32_t input = load_input_pair(inputs + row * SLICE + 2 * pair);
+            const int32_t input = load_input_pair(inputs + 2 * (row * num_pairs + pair));
             UNROLL for (int v = 0; v < PAIR_VECTORS; v++) totals[row][v] = add_bf16_pair(totals[row][v], pairs[v], input);
         }
     }
@@ -65,7 +65,7 @@ static inline void multiply_bf16(const uint16_t *weight, const int16_t *inputs, 
     for (long first = 0; first < num_columns; first += TILE, weight += num_pairs * 2 * TILE) {
         const long columns = num_columns - first < TILE ? num_columns - first : TILE;
         for (long row = 0; row < num_rows;) {
-            const int16_t *here = inputs + row * SLICE;
+            const int16_t *here = inputs + row * 2 * num_pairs;
             const float *base = from ? from + row * from_stride + first : NULL;
             float *to = out + row * stride + first;
             if (num_rows - row >= 4) {

@@ -56,7 +56,7 @@ INLINE sums add_pair(sums sum, sums pairs, int32_t input) {
 }
 #endif
 
-/* Rows of inputs in one slice: row r is at values + r * SLICE. */
+/* Rows of inputs in one slice: row r is at values + r * 2 * num_pairs, so that many rows fit the first-level cache. */
 struct quantized {
     int16_t *values;
     float *scales;
@@ -90,7 +90,7 @@ INLINE void multiply_int8_tile(struct tiles weight, struct quantized inputs, lon
             sums pairs[PARTS];
             load_pairs(weight.packed + tile * weight.tile + pair * 2 * TILE, pairs);
             UNROLL for (int row = 0; row < rows; row++) {
-                const int32_t input = load_input_pair(inputs.values + row * SLICE + 2 * pair);
+                const int32_t input = load_input_pair(inputs.values + 2 * (row * num_pairs + pair));
                 UNROLL for (int part = 0; part < PARTS; part++)
                     totals[row * tiles + tile][part] = add_pair(totals[row * tiles + tile][part], pairs[part], input);
             }
@@ -122,7 +122,7 @@ static inline void multiply_int8(struct tiles weight, struct quantized inputs, l
         const int wide = num_rows == 1 && left >= 4 * TILE ? 4 : 1;
         const long columns = left < wide * TILE ? left : wide * TILE;
         for (long row = 0; row < num_rows;) {
-            const struct quantized rest = {inputs.values + row * SLICE, inputs.scales + row};
+            const struct quantized rest = {inputs.values + row * 2 * num_pairs, inputs.scales + row};
             const float *base = from ? from + row * from_stride + first : NULL;
             float *to = out + row * stride + first;
 #define PART(rows, tiles, count)                                                                                     \

@@ -10,14 +10,16 @@
  * for several short steps at once, since each product reads all of W; for a step with many rows, block by block beside
  * R h'. Either way the numbers are the same: no sum depends on the other rows.
  *
- * In eight bits (int8.h) the inputs of each product are quantized row by row; in bfloat16 (bf16.h) they are rounded.
+ * In eight bits the inputs of each product are quantized row by row, to sixteen bits (int8.h) or to eight (bytes.h); in
+ * bfloat16 (bf16.h) they are rounded.
  */
 #include "bf16.h"
+#include "bytes.h"
 #include "cell.h"
 #include "int8.h"
 #include "panels.h"
 
-enum { EXACT, INT8, BF16 }; /* precisions, as in elmokit/kernels/stack.py */
+enum { EXACT, INT8, BF16, BYTES }; /* forms of products, as in elmokit/kernels/stack.py */
 
 enum {
     GATES = 4,
@@ -27,7 +29,8 @@ enum {
     GROUP = 128            /* most rows of a step at once: their inputs stay in the second-level cache */
 };
 
-/* A matrix: panels of float32, tiles of eight bits with their scales, (slices, outputs), or tiles of bfloat16. */
+/* A matrix: panels of float32, tiles of eight bits with their scales, (slices, outputs), or tiles of bfloat16. Which of
+ * the two layouts of eight bits it has depends on the form. */
 struct matrix {
     const void *packed;
     const float *scales; /* of eight bits */
@@ -63,7 +66,7 @@ struct work {
     float *gates;              /* (blocks, positions at once, BLOCK), or one block */
     float *memory;             /* (blocks, rows, PANEL): c */
     float *squashed;           /* m of a group: (blocks, rows, PANEL), or (rows, cells) where m is rounded */
-    struct quantized x, h, m;  /* (slices, rows, SLICE) */
+    struct quantized x, h, m;  /* SLICE numbers for each of (slices, rows), or struct byte_row */
     float *projected;          /* (rows, panels of width * PANEL) */
 };
 
@@ -159,15 +162,19 @@ static struct operand prepare(const struct work *work, const float *rows, long s
                               struct quantized to) {
     const struct operand found = {{rows, stride, PANEL}, to, depth, count};
     if (work->precision == EXACT) return found;
-    for (long column = 0, at = 0; column < depth; column += SLICE)
+    for (long column = 0, at = 0; column < depth; column += SLICE) {
+        const long columns = smaller_of(depth - column, SLICE), size = (columns + 1) / 2 * 2;
+        int16_t *slice = to.values + at * SLICE;
         for (long row = 0; row < count; row++, at++) {
             const float *from = rows + row * stride + column;
-            const long columns = smaller_of(depth - column, SLICE);
             if (work->precision == INT8)
-                to.scales[at] = quantize_row(from, columns, to.values + at * SLICE);
+                to.scales[at] = quantize_row(from, columns, slice + row * size);
+            else if (work->precision == BYTES)
+                to.scales[at] = quantize_bytes(from, columns, (struct byte_row *)to.values + at);
             else
-                round_row(from, columns, to.values + at * SLICE);
+                round_row(from, columns, slice + row * size);
         }
+    }
     return found;
 }
 
@@ -183,15 +190,22 @@ static void multiply(const struct work *work, const struct matrix *matrix, long 
     const char *slice = matrix->packed;
     for (long column = 0, index = 0; column < operand->depth; column += SLICE, index++) {
         const long num_pairs = (smaller_of(operand->depth - column, SLICE) + 1) / 2, tile = num_pairs * 2 * TILE;
-        const int16_t *values = operand->quantized.values + index * operand->most_rows * SLICE;
+        const long before = index * operand->most_rows;
+        const int16_t *values = operand->quantized.values + before * SLICE;
         const float *start = index ? out : from;
         const long start_stride = index ? out_stride : from_stride;
         if (work->precision == INT8) {
             const struct tiles tiles = {(const int8_t *)slice + first * tile, tile,
                                         matrix->scales + (index * all_panels + first) * TILE};
-            const struct quantized inputs = {(int16_t *)values, operand->quantized.scales + index * operand->most_rows};
+            const struct quantized inputs = {(int16_t *)values, operand->quantized.scales + before};
             multiply_int8(tiles, inputs, num_rows, num_pairs, start, start_stride, out, out_stride, num_panels * PANEL);
             slice += all_panels * tile;
+        } else if (work->precision == BYTES) {
+            const long num_quads = (num_pairs + 1) / 2, size = num_quads * 4 * TILE;
+            multiply_bytes((const uint8_t *)slice + first * size, matrix->scales + (index * all_panels + first) * TILE,
+                           (const struct byte_row *)operand->quantized.values + before, operand->quantized.scales + before,
+                           num_rows, num_quads, start, start_stride, out, out_stride, num_panels * PANEL);
+            slice += all_panels * size;
         } else {
             multiply_bf16((const uint16_t *)slice + first * tile, values, num_rows, num_pairs, start, start_stride, out,
                           out_stride, num_panels * PANEL);
