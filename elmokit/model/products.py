@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmokit.kernels.library import Kernels, load, pack_panels
+from elmokit.kernels.mapped import release_pages
 
 Version = tuple[int, int]
 
@@ -93,6 +94,8 @@ class ProductCache:
         made = self._made.get(name)
         if made is None or made[0] != version:
             made = self._made[name] = version, make(weight_GP)
+            if not isinstance(made[1], TorchProduct):
+                release_pages(weight_GP)
         return made[1]
 
 

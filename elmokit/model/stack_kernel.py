@@ -10,6 +10,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from elmokit.kernels.library import Kernels
+from elmokit.kernels.mapped import release_pages
 from elmokit.kernels.stack import PackedStack, Precision, StackLayer, choose_form, pack_stack
 from elmokit.model.products import Version, version_of
 
@@ -58,6 +59,9 @@ class StackCache:
         key = [version_of(weight) for layer in layers for weight in _tensors(layer)], self.precision
         if self._made is None or self._made[0] != key:
             self._made = key, self._pack(kernels, layers, has_skip=has_skip)
+            for layer in layers:
+                for weight in _tensors(layer):
+                    release_pages(weight)
         return self._made[1]
 
     def _pack(self, kernels: Kernels, layers: Sequence[StackLayer], *, has_skip: bool) -> PackedStack:

@@ -26,6 +26,7 @@ from torch import Tensor
 from elmokit.atomic import atomic_folder
 from elmokit.config import BiLMConfig, FrozenConfig, parse_config
 from elmokit.errors import ConfigError, OutputError, WeightsError
+from elmokit.kernels.mapped import release_pages
 from elmokit.text.spelling import Dictionary
 from elmokit.text.vocab import read_vocab
 from elmokit.weights.bundled import find_model
@@ -294,4 +295,5 @@ def _read_tensors(
     for name, tensor in tensors.items():
         if not all_finite(tensor.numpy()):
             raise WeightsError(f"{path}: {name} holds NaN or infinite values; the model was damaged in training")
+        release_pages(tensor)
     return tensors
