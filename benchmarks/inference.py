@@ -1,6 +1,6 @@
 """Compare the speed of embedding with AllenNLP's way of running a biLM: one table of ratios.
 
-    python benchmarks/inference.py TEXT [--size paper|small|all|tiny] [--only PART]... [--rounds 5] [--save FILE]
+    python benchmarks/inference.py TEXT [--size NAME] [--only PART]... [--rounds 5] [--save FILE]
 
 Both sides get the same batches and alternate batch by batch, so drift of the machine affects both. A ratio is that of
 the times in one round; the table shows the median over rounds, the minimum and the maximum. README.md in this folder
@@ -43,6 +43,7 @@ from workload import (
 
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.engine import Precision
+from elmokit.model.bilm import BiLM
 from elmokit.model.directions import direction_executor
 from elmokit.text.chars import BOS_WORD, EOS_WORD, encode_words
 
@@ -63,10 +64,10 @@ RATIO_GOALS = {
     ("paper", "sentence", "int8"): 4.0,
     ("small", "corpus", "fp32"): 8.0,
 }
-GEMM_GOAL = 0.65
-COSINE_GOAL = 0.998
+GEMM_GOAL, INT8_GOAL = 0.85, 1.35  # on a CPU with AVX2
+COSINE_GOAL, LOWEST_COSINE_GOAL = 0.999, 0.995
 LOAD_GOALS = {"hdf5": 2.0, "folder": 0.5}  # seconds
-MEMORY_GOAL, GROWTH_GOAL = 1.5e9, 0.05
+MEMORY_GOAL, GROWTH_GOAL = 1.0e9, 0.05
 
 
 @dataclass(frozen=True)
@@ -253,28 +254,30 @@ def consume(embedder: Embedder, sentences: list[Sentence]) -> None:
 
 
 def run_lstm(bench: Bench) -> Iterator[Row]:
-    """Time the LSTMs alone, relative to the GEMM rate in the same round."""
-    embedder, executor = load(bench, "fp32"), direction_executor()
-    batches = [token_vectors(embedder, batch) for batch in sorted_batches(bench.sentences, bench.size.sorted_batches)]
+    """Time the LSTMs alone in both precisions, relative to the GEMM rate in the same round."""
+    embedders, executor = {precision: load(bench, precision) for precision in PRECISIONS}, direction_executor()
+    chosen = sorted_batches(bench.sentences, bench.size.sorted_batches)
+    batches = [token_vectors(embedders["fp32"], batch) for batch in chosen]
     flops = lstm_flops(bench.size.config.lstm) * sum(len(tokens_NP) for tokens_NP, _ in batches)
 
     @torch.inference_mode()
-    def run(tokens_NP: Tensor, lengths: list[int]) -> None:
-        embedder.bilm.run(tokens_NP, lengths, embedder.bilm.zero_state(len(lengths)), executor=executor)
+    def run(bilm: BiLM, tokens_NP: Tensor, lengths: list[int]) -> None:
+        bilm.run(tokens_NP, lengths, bilm.zero_state(len(lengths)), executor=executor)
 
-    reached, best = [], []
+    reached: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
+    best = []
     for _ in range(bench.rounds):
         best.append(gemm_rate(bench.size.config.lstm))
-        reached.append(flops / sum(seconds_of(run, *batch) for batch in batches))
-    fractions = [ours / gemm for ours, gemm in zip(reached, best, strict=True)]
-    row = Row(
-        bench.name,
-        "LSTMs alone, batches of 64, sorted; fp32 (reference: GEMM)",
-        f"{median(best) / 1e9:.1f} GF/s",
-        f"{median(reached) / 1e9:.1f} GF/s",
-        spread(fractions, "{:.0%}"),
-    )
+        for precision, embedder in embedders.items():
+            reached[precision].append(flops / sum(seconds_of(run, embedder.bilm, *batch) for batch in batches))
+    fractions = [ours / gemm for ours, gemm in zip(reached["fp32"], best, strict=True)]
+    what = "LSTMs alone, batches of 64, sorted"
+    sides = [f"{median(side) / 1e9:.1f} GF/s" for side in (best, reached["fp32"], reached["int8"])]
+    row = Row(bench.name, f"{what}; fp32 (reference: GEMM)", *sides[:2], spread(fractions, "{:.0%}"))
     yield judge(row, f">= {GEMM_GOAL:.0%}", met=median(fractions) >= GEMM_GOAL) if bench.has_goals else row
+    gains = [right / left for left, right in zip(reached["fp32"], reached["int8"], strict=True)]
+    row = Row(bench.name, f"{what}; int8 (reference: fp32)", *sides[1:], spread(gains, "{:.2f}x"))
+    yield judge(row, f">= {INT8_GOAL}x", met=median(gains) >= INT8_GOAL) if bench.has_goals else row
 
 
 def token_vectors(embedder: Embedder, batch: Batch) -> tuple[Tensor, list[int]]:
@@ -292,7 +295,8 @@ def run_accuracy(bench: Bench) -> Iterator[Row]:
     for layer, found in enumerate(compare_precisions(bench.model.folder, sentences)):
         what = f"int8 against fp32, layer {layer}: mean cosine (lowest)"
         row = Row(bench.name, what, elmokit=f"{found.mean:.5f} ({found.lowest:.5f})")
-        yield judge(row, f">= {COSINE_GOAL}", met=found.mean >= COSINE_GOAL) if bench.has_goals else row
+        met = found.mean >= COSINE_GOAL and found.lowest >= LOWEST_COSINE_GOAL
+        yield judge(row, f">= {COSINE_GOAL} ({LOWEST_COSINE_GOAL})", met=met) if bench.has_goals else row
 
 
 def run_load(bench: Bench) -> Iterator[Row]:

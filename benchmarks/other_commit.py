@@ -21,7 +21,7 @@ def install(commit: str, folder: Path) -> Path:
     with tempfile.TemporaryDirectory() as source:
         archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True)
         subprocess.run(["tar", "-x", "-C", source], input=archive.stdout, check=True)
-        options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+        options = ["--quiet", "--no-deps", "--disable-pip-version-check"]
         command = [sys.executable, "-m", "pip", "install", *options, "--target", str(folder), source]
         subprocess.run(command, check=True)
     return folder
@@ -30,14 +30,17 @@ def install(commit: str, folder: Path) -> Path:
 class Worker:
     """A process that runs a script of this directory with one version of the package."""
 
-    def __init__(self, script: str, *arguments: str, package: Path = ROOT) -> None:
-        command = [sys.executable, str(Path(__file__).parent / script), *arguments]
+    def __init__(
+        self, script: str, *arguments: str, package: Path = ROOT, python: str = sys.executable, num_threads: int = 0
+    ) -> None:
+        command = [python, str(Path(__file__).parent / script), *arguments]
+        threads = {"OMP_NUM_THREADS": str(num_threads)} if num_threads else {}
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": str(package)},
+            env=os.environ | {"PYTHONPATH": str(package)} | threads,
         )
 
     def ask(self, request: str) -> Any:

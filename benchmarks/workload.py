@@ -52,6 +52,19 @@ SIZES = {
         corpus_sentences=4096,
         memory_tokens=(100_000, 1_000_000),
     ),
+    "en-small": Size(
+        BiLMConfig(
+            char_encoder=CharEncoderConfig(
+                filters=((1, 16), (2, 32), (3, 64), (4, 100), (5, 100), (6, 100), (7, 100)), num_highway=1
+            ),
+            lstm=LSTMConfig(cell_dim=1024, proj_dim=128),
+        ),
+        sorted_batches=4,
+        unsorted_batches=8,
+        latency_sentences=20,
+        corpus_sentences=4096,
+        memory_tokens=(100_000, 1_000_000),
+    ),
     "tiny": Size(  # smoke test; its numbers mean nothing
         BiLMConfig(
             char_encoder=CharEncoderConfig(filters=((1, 8), (2, 16), (3, 16)), num_highway=1),
