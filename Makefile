@@ -10,6 +10,7 @@
 #   make faults  fail every write, fsync, rename, open, mmap and large allocation of each verb once
 #   make soak    embed, score, predict and index for 30 minutes in one process; its memory must not grow
 #   make integrations    test spaCy, scikit-learn, transformers, flair and others, in three environments
+#   make test-lowest     test with the oldest versions of the dependencies that pyproject.toml allows
 #   make docs    build the documentation site in build/site
 #   make release-check   build sdist and wheels, install them in bare environments, run the README there
 #   make clean   remove the environment, caches and builds
@@ -20,7 +21,7 @@ READY := .venv/.ready
 READY_SLOW := .venv/.ready-slow
 READY_DOCS := .venv/.ready-docs
 
-.PHONY: api-fuzz demo test check chaos faults fuzz integrations docs release-check sanitize soak clean
+.PHONY: api-fuzz demo test check chaos faults fuzz integrations docs release-check sanitize soak test-lowest clean
 
 demo: $(READY)
 	@.venv/bin/python examples/demo.py
@@ -59,11 +60,14 @@ docs: $(READY_DOCS)
 release-check: $(READY)
 	@.venv/bin/python scripts/release_check.py
 
+test-lowest:
+	@"$(PYTHON)" scripts/test_lowest.py
+
 sanitize: $(READY)
 	@scripts/sanitize
 
 clean:
-	@rm -rf .venv .venv-integrations-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-integrations-* .venv-lowest build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find elmokit tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Constraints are set in the environment, so that they also apply to the tools that build the package.

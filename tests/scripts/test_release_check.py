@@ -1,12 +1,14 @@
 """The release check finds what must not be released. `make release-check` runs the whole of it."""
 
+import io
 import lzma
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-CARD = "# tiny\n\n## Training data\n\nOur own sentences.\n"
+CARD = "# tiny\n\n## Training data\n\nOur own sentences, CC0.\n"
 FILES = {
     "elmokit/py.typed": "",
     "elmokit/recipes/en-small.toml": "",
@@ -14,6 +16,7 @@ FILES = {
     "elmokit/bundled/en-small/README.md": CARD,
     "elmokit-0.1.0.dist-info/licenses/LICENSE": "Apache",
 }
+UNLICENSED = "# tiny\n\n## Training data\n\nSome text.\n\n## Results\n\nOn data of CC BY 4.0.\n"
 KERNELS = {"elmokit/kernels/libelmokit_kernels.so": "code"}
 
 
@@ -65,7 +68,12 @@ def test_good_wheels_pass(script, make_wheel):
         (FILES | KERNELS, False, "has compiled kernels"),
         (FILES | {"tests/test_x.py": ""}, False, "do not belong"),
         (FILES | {"elmokit/bundled/en-small/train.conll": ""}, False, "do not belong"),
-        (FILES | {"elmokit/bundled/en-small/README.md": "# tiny"}, False, "Training data"),
+        (
+            FILES | {"elmokit/bundled/en-small/README.md": "# tiny"},
+            False,
+            "en-small/README.md names no data and license",
+        ),
+        (FILES | {"elmokit/bundled_tasks/ner/README.md": UNLICENSED}, False, "ner/README.md names no data and license"),
         ({name: text for name, text in FILES.items() if "LICENSE" not in name}, False, "lacks the license"),
         ({name: text for name, text in FILES.items() if "py.typed" not in name}, False, "py.typed"),
     ],
@@ -73,6 +81,29 @@ def test_good_wheels_pass(script, make_wheel):
 def test_bad_wheels_are_named(script, make_wheel, files, compiled, message):
     with pytest.raises(script.CheckError, match=message):
         script.check_wheel(make_wheel(files), compiled=compiled)
+
+
+def test_metadata_are_checked(script, make_wheel):
+    fields = {**script.METADATA, "Version": "0.1.0"}
+    text = "".join(f"{name}: {value}\n" for name, value in fields.items()) + "Requires-Dist: numpy<3,>=1.26\n"
+    text += "Requires-Dist: scipy>=1.11; extra == 'tasks'\n"
+    wheel = make_wheel(FILES | {"elmokit-0.1.0.dist-info/METADATA": text})
+    assert script.check_metadata(wheel, "0.1.0") == ["numpy<3,>=1.26"]
+    with pytest.raises(script.CheckError, match=r"Version is '0\.1\.0'; expected '0\.2\.0'"):
+        script.check_metadata(wheel, "0.2.0")
+
+
+@pytest.mark.parametrize(
+    ("left_out", "added", "message"),
+    [("LICENSE", "x.py", "lacks LICENSE"), ("x.py", "elmokit/kernels/libelmokit_kernels.so", "built files")],
+)
+def test_incomplete_archives_and_built_files_are_named(script, tmp_path, left_out, added, message):
+    path = tmp_path / "elmokit-0.1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name in {*script.IN_ARCHIVE, added} - {left_out}:
+            archive.addfile(tarfile.TarInfo(f"elmokit-0.1.0/{name}"), io.BytesIO())
+    with pytest.raises(script.CheckError, match=message):
+        script.check_archive(path)
 
 
 def test_large_wheels_are_an_error(script, make_wheel, monkeypatch):
