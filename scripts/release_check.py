@@ -130,7 +130,7 @@ def check_archive(archive: Path) -> None:
     missing = [name for name in IN_ARCHIVE if name not in names]
     if missing:
         raise CheckError(f"{archive.name} lacks {', '.join(missing)}")
-    built = [name for name in names if re.search(r"(^|/)(build|dist|runs|\.venv[^/]*)/|\.(so|dylib|dll|pyc)$", name)]
+    built = [name for name in names if re.search(r"^(build|dist|runs|\.venv[^/]*)/|\.(so|dylib|dll|pyc)$", name)]
     if built:
         raise CheckError(f"{archive.name} has built files: {', '.join(sorted(built)[:5])}")
 

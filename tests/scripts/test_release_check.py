@@ -95,7 +95,11 @@ def test_metadata_are_checked(script, make_wheel):
 
 @pytest.mark.parametrize(
     ("left_out", "added", "message"),
-    [("LICENSE", "x.py", "lacks LICENSE"), ("x.py", "elmokit/kernels/libelmokit_kernels.so", "built files")],
+    [
+        ("LICENSE", "elmokit/runs/x.py", "lacks LICENSE"),
+        ("x.py", "elmokit/kernels/libelmokit_kernels.so", "built files"),
+        ("x.py", "runs/small/model.safetensors", "built files"),
+    ],
 )
 def test_incomplete_archives_and_built_files_are_named(script, tmp_path, left_out, added, message):
     path = tmp_path / "elmokit-0.1.0.tar.gz"
