@@ -55,6 +55,7 @@ integrations:
 docs: $(READY_DOCS)
 	@.venv/bin/python scripts/site.py
 	@.venv/bin/zensical build --strict --clean
+	@.venv/bin/python scripts/site_links.py build/site
 	@echo "Built build/site; look at it with: python3 -m http.server --directory build/site"
 
 release-check: $(READY)

@@ -124,24 +124,32 @@ def store(path: Path, outputs: list[list[Output]]) -> None:
     path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def to_markdown(path: Path, *, pictures: Path) -> str:
-    """Return a notebook as a page; write its pictures into a folder beside the page."""
+def to_markdown(path: Path) -> str:
+    """Return a notebook as a page; its pictures are those of `pictures_of`, beside the page."""
     parts = []
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
         source = _join(cell["source"])
         if cell["cell_type"] == "markdown":
             parts.append(source)
             continue
         parts.append(f"```python\n{source}\n```")
         for output in cell["outputs"]:
-            data = output.get("data", {})
-            if "image/png" in data:
-                name = f"{path.stem}-{len(list(pictures.glob(f'{path.stem}-*.png'))) + 1}.png"
-                (pictures / name).write_bytes(base64.b64decode(data["image/png"]))
-                parts.append(f"![What the cell above draws]({name})")
+            if "image/png" in output.get("data", {}):
+                parts.append(f"![Drawn by the cell above]({path.stem}-cell-{number}.png)")
             else:
-                parts.append(f"```text {{ .output }}\n{text_of(output).rstrip()}\n```")
+                parts.append(f"```{{ .text .output }}\n{text_of(output).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def pictures_of(path: Path) -> list[tuple[str, bytes]]:
+    """Return (file name, bytes) for the stored pictures of a notebook, at most one per cell."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [
+        (f"{path.stem}-cell-{number}.png", base64.b64decode(_join(output["data"]["image/png"])))
+        for number, cell in enumerate(cells)
+        for output in cell.get("outputs", ())
+        if "image/png" in output.get("data", {})
+    ]
 
 
 def _join(text: str | list[str]) -> str:

@@ -202,6 +202,7 @@ def try_wheel(wheel: Path, python: Path) -> None:
 def try_models(tools: Path, python: Path, folders: list[Path]) -> None:
     """Package models, install the packages into a bare environment without an index, and ask every model there."""
     names = ["en-small"]
+    (OUT / "models").mkdir()
     for folder in folders:
         name, package = folder.name, folder
         if not (folder / "pyproject.toml").is_file():

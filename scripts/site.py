@@ -1,8 +1,9 @@
 """Assemble the sources of the documentation site in build/docs. `make docs` runs this, then zensical.
 
-The pages of docs/ move to the top of the site. README.md is the tour; results, benchmark pages, the changelog and
-CONTRIBUTING.md keep their paths. A link to any other file of the repository leads to a page that shows the file, one to
-a folder leads to a list of its files. The help of every verb becomes one page.
+The pages of docs/ move to the top of the site. A notebook becomes a page with its stored outputs, and can be
+downloaded. README.md is the tour; results, benchmark pages, the changelog and CONTRIBUTING.md keep their paths. A link
+to any other file of the repository leads to a page that shows the file, one to a folder leads to a list of its files.
+The help of every verb becomes one page.
 """
 
 import os
@@ -11,6 +12,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from notebooks import pictures_of, to_markdown
 from typer.main import get_command
 
 from elmokit.cli.app import app
@@ -19,21 +21,24 @@ ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "docs"
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 LANGUAGES = {".py": "python", ".toml": "toml", ".c": "c", ".yml": "yaml", ".sh": "bash", ".jsonl": "json"}
-PICTURES = {".png", ".svg"}
+COPIED = {".css", ".png", ".svg"}
+NOTEBOOK = ".ipynb"
+DOWNLOAD = "*This page is a notebook: [download]({name}) it, and run it in Jupyter.*"
 BADGES = re.compile(r"^\[!\[.*\n\n", re.MULTILINE)
 MAX_SHOWN = 200_000  # characters of a file that a page shows
 
 
 def pages() -> dict[PurePosixPath, PurePosixPath]:
-    """Return the Markdown pages and pictures of the repository: path there -> path on the site."""
+    """Return the pages, notebooks and pictures of the repository: path there -> path on the site."""
     found = {PurePosixPath("README.md"): PurePosixPath("tour.md")}
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
         found[PurePosixPath(name)] = PurePosixPath(name)
     for folder in ("docs", "results", "benchmarks"):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in {".md", *PICTURES}:
+            if path.suffix in {".md", NOTEBOOK, *COPIED}:
                 here = PurePosixPath(path.relative_to(ROOT).as_posix())
-                found[here] = here.relative_to("docs") if folder == "docs" else here
+                place = here.relative_to("docs") if folder == "docs" else here
+                found[here] = place.with_suffix(".md") if path.suffix == NOTEBOOK else place
     return found
 
 
@@ -50,10 +55,19 @@ class Site:
             source = self._waiting.pop()
             target = SITE / self.places[source]
             target.parent.mkdir(parents=True, exist_ok=True)
-            if source.suffix in PICTURES:
+            if source.suffix in COPIED:
                 shutil.copy(ROOT / source, target)
+            elif source.suffix == NOTEBOOK:
+                shutil.copy(ROOT / source, target.with_suffix(NOTEBOOK))
+                target.write_text(self._notebook(source, target.parent), encoding="utf-8")
             else:
                 target.write_text(self._page(source), encoding="utf-8")
+
+    def _notebook(self, source: PurePosixPath, folder: Path) -> str:
+        title, _, rest = self._relink(source, to_markdown(ROOT / source)).partition("\n")
+        for name, picture in pictures_of(ROOT / source):
+            (folder / name).write_bytes(picture)
+        return f"{title}\n\n{DOWNLOAD.format(name=source.name)}\n{rest}"
 
     def _page(self, source: PurePosixPath) -> str:
         path = ROOT / source
@@ -72,6 +86,8 @@ class Site:
         before, link, anchor, after = match.groups(default="")
         folder = source if (ROOT / source).is_dir() else source.parent
         linked = PurePosixPath(os.path.normpath(folder / link))
+        if before.startswith("![") and linked.name.startswith(f"{source.stem}-cell-"):
+            return match[0]  # a picture of a notebook
         if not (ROOT / linked).exists():
             raise SystemExit(f"{source}: no such file: {link}")
         if linked not in self.places:

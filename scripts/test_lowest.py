@@ -3,8 +3,8 @@
     python scripts/test_lowest.py [PYTEST ARGUMENTS]
 
 Makes .venv-lowest with the lower bound of every dependency of the package and of the extras that `make test` needs.
-Test tools, and torch, have the versions of constraints.txt: PyPI has no older builds of torch for the CPU alone.
-`--torch 2.6.0` installs another one, where your index has it.
+pytest and its plugins, and torch, have the versions of constraints.txt: PyPI has no older builds of torch for the CPU
+alone. `--torch 2.6.0` installs another one, where your index has it. Tests that need other tools are skipped.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / ".venv-lowest"
+TOOLS = ("hypothesis", "pytest", "pytest-xdist")
 EXTRAS = ("hub", "onnx", "plot", "serve", "tasks", "train")
 LOWER = re.compile(r"([\w.-]+)(?:\[[\w,-]+\])?>=([\w.]+)")
 
@@ -51,8 +52,7 @@ def wanted_versions(*, torch: str | None) -> dict[str, str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pinned = pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))
     bounds = lower_bounds(project)
-    tools = [normalized(re.split(r"[\[<>=]", tool)[0]) for tool in project["optional-dependencies"]["dev"]]
-    versions = {tool: pinned[tool] for tool in tools} | bounds
+    versions = {tool: pinned[tool] for tool in TOOLS} | bounds
     versions["torch"] = torch or pinned["torch"]
     return versions
 

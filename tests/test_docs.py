@@ -2,12 +2,17 @@
 
 import ast
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from pages import blocks, names_in, run_page
+from typer.main import get_command
 
 import elmokit
+from elmokit.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -37,10 +42,40 @@ def imported_names(path: Path) -> set[tuple[str, str]]:
     }
 
 
+def shown_commands(page: str) -> Iterator[list[str]]:
+    """Yield the words of every elmokit command in the code blocks of a page, run or not."""
+    for block in re.findall(r"^ *```[^\n]*\n(.*?)^ *```", page, re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            match = re.match(r"\s*(?:\$ )?elmokit (\w.*)", line)
+            if match and "…" not in line and not line.startswith("elmokit:"):
+                command = re.split(r" (?:[|>]|&&|2>) ?", match[1])[0]
+                yield shlex.split(command, comments=True)
+
+
+def parse(words: list[str]) -> None:
+    """Raise click.UsageError if the command line does not know these arguments."""
+    command, context, name = get_command(app), None, "elmokit"
+    while isinstance(command, click.Group):
+        context = command.context_class(command, info_name=name, parent=context)
+        name, command, words = command.resolve_command(context, words)
+    command.make_context(name, list(words), parent=context)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name",
-    ["analysis", "deploying", "encoders", "foreign-weights", "index", "migrating", "scoring", "tasks"],
+    [
+        "analysis",
+        "deploying",
+        "encoders",
+        "foreign-weights",
+        "index",
+        "migrating",
+        "scoring",
+        "tasks",
+        "tutorials/allennlp",
+        "tutorials/embed",
+    ],
 )
 def test_the_page_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -65,7 +100,19 @@ def test_public_modules_are_those_of_public_names():
     assert {module for module, _ in public_names()} - {"elmokit"} == set(elmokit.PUBLIC_MODULES)
 
 
-@pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
+def test_every_command_that_a_page_shows_can_be_parsed(page):
+    for words in shown_commands(page.read_text(encoding="utf-8")):
+        parse(words)
+
+
+def test_a_shown_command_with_an_unknown_option_is_found():
+    [words] = shown_commands("```\n$ elmokit embed a.txt \\\n    --no-such-option\n```\n")
+    with pytest.raises(click.UsageError, match="no-such-option"):
+        parse(words)
+
+
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page):
     links = re.findall(r"\]\(([^)#:]*)(?:#([\w-]+))?\)", page.read_text(encoding="utf-8"))
     for path, anchor in links:

@@ -1,10 +1,10 @@
-"""Every example of an integration runs, and docs/integrations.md shows the code of the examples."""
+"""Every example and tutorial of an integration runs, and docs/integrations.md shows the code of the examples."""
 
 import runpy
 from pathlib import Path
 
 import pytest
-from pages import blocks
+from pages import blocks, run_page
 
 from elmokit.errors import MissingExtraError
 
@@ -36,6 +36,14 @@ def test_the_example_runs(name, tmp_path, monkeypatch, capsys):
     except MissingExtraError as error:
         pytest.skip(str(error))
     assert capsys.readouterr().out
+
+
+@pytest.mark.integration
+@pytest.mark.filterwarnings("default")
+def test_the_spacy_tutorial_runs(tmp_path, monkeypatch):
+    pytest.importorskip("spacy", reason="spacy is not installed; `make integrations` installs it")
+    monkeypatch.chdir(tmp_path)
+    assert run_page((ROOT / "docs" / "tutorials" / "spacy.md").read_text(encoding="utf-8")) > 0
 
 
 def test_the_page_shows_the_examples():

@@ -2,10 +2,12 @@
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 from live_server import SENTENCES, Client, serving, toy_models
+from pages import blocks, run_page
 
 pytestmark = pytest.mark.long
 MODELS = toy_models()
@@ -75,3 +77,15 @@ def test_curl_sends_and_gets_text(client: Client):
     assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "the boat , red\nthe net\n"
     as_json = [*command, "-d", '{"inputs": "the boat"}']
     assert '"text":"boat"' in subprocess.run(as_json, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", ["serving", "tutorials/serve"])
+def test_the_python_of_the_pages_runs(name):
+    pytest.importorskip("openai", reason="openai is not installed")
+    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    page = (Path(__file__).parents[2] / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    programs = [block.text for block in blocks(page) if block.language == "python"]
+    with serving(MODELS) as client:
+        whole = "".join(f"```python\n{program}```\n" for program in programs)
+        assert "http://127.0.0.1:8080" in whole
+        assert run_page(whole.replace("http://127.0.0.1:8080", client.url).replace("en-small", "toy")) == len(programs)
