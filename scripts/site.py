@@ -25,6 +25,7 @@ COPIED = {".css", ".png", ".svg"}
 NOTEBOOK = ".ipynb"
 DOWNLOAD = "*This page is a notebook: [download]({name}) it, and run it in Jupyter.*"
 BADGES = re.compile(r"^\[!\[.*\n\n", re.MULTILINE)
+WIDE = "---\nhide:\n  - navigation\n  - toc\n---\n\n"  # the landing page has no columns beside it
 MAX_SHOWN = 200_000  # characters of a file that a page shows
 
 
@@ -76,7 +77,8 @@ class Site:
             return self._relink(source, f"# {source}\n\n" + "".join(f"- [{name}]({name})\n" for name in files))
         text = path.read_text(encoding="utf-8")
         if source.suffix == ".md":
-            return self._relink(source, BADGES.sub("", text, count=1))
+            wide = WIDE if self.places[source] == PurePosixPath("index.md") else ""
+            return wide + self._relink(source, BADGES.sub("", text, count=1))
         return f"# {source}\n\n````{LANGUAGES.get(source.suffix, 'text')}\n{text[:MAX_SHOWN]}\n````\n"
 
     def _relink(self, source: PurePosixPath, text: str) -> str:

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from pages import blocks, names_in, run_page
+from typer.exceptions import TyperException
 from typer.main import get_command
 
 import elmokit
@@ -53,9 +53,9 @@ def shown_commands(page: str) -> Iterator[list[str]]:
 
 
 def parse(words: list[str]) -> None:
-    """Raise click.UsageError if the command line does not know these arguments."""
+    """Raise TyperException if the command line does not know these arguments."""
     command, context, name = get_command(app), None, "elmokit"
-    while isinstance(command, click.Group):
+    while hasattr(command, "resolve_command"):
         context = command.context_class(command, info_name=name, parent=context)
         name, command, words = command.resolve_command(context, words)
     command.make_context(name, list(words), parent=context)
@@ -108,7 +108,7 @@ def test_every_command_that_a_page_shows_can_be_parsed(page):
 
 def test_a_shown_command_with_an_unknown_option_is_found():
     [words] = shown_commands("```\n$ elmokit embed a.txt \\\n    --no-such-option\n```\n")
-    with pytest.raises(click.UsageError, match="no-such-option"):
+    with pytest.raises(TyperException, match="no-such-option"):
         parse(words)
 
 
