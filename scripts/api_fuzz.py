@@ -3,7 +3,7 @@
 python scripts/api_fuzz.py --cases 10000    (make api-fuzz)
 
 Fails on a 5xx, on an answer that the document does not describe, and on invalid data that is accepted. The server runs
-in this process with an untrained toy model and a small corpus.
+in this process with an untrained toy model, a small corpus and the named-entity model of the package.
 """
 
 import argparse
@@ -21,8 +21,7 @@ from live_server import SENTENCES, serving, toy_models  # noqa: E402  tests/supp
 from elmokit.analysis.index_building import build_index  # noqa: E402
 from elmokit.serve.app import ROUTES  # noqa: E402
 from elmokit.serve.loaded import open_index  # noqa: E402
-
-NUM_OTHERS = 4  # routes without a body
+from elmokit.tasks.saved import load_task  # noqa: E402
 
 
 def main() -> None:
@@ -30,8 +29,8 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10_000, help="number of requests, over all routes")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    per_route = -(-args.cases // (len(ROUTES) + NUM_OTHERS))
-    models = toy_models()
+    per_route = -(-args.cases // len(ROUTES))  # those without a body have few cases
+    models = toy_models(tasks={"ner": load_task("ner")})
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
         text.write_text("\n".join(SENTENCES), "utf-8")

@@ -65,7 +65,7 @@ def make_app(
     _add_information(app, service)
     add_page(app)
     _add_error_answers(app)
-    app.openapi = lambda: _document(app, models.name)  # type: ignore[method-assign]
+    app.openapi = lambda: _document(app, models)  # type: ignore[method-assign]
     if cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["*"], allow_headers=["*"])
     paths = frozenset(route.path for route in app.routes if hasattr(route, "path"))
@@ -151,13 +151,16 @@ def _add_error_answers(app: FastAPI) -> None:
         return answer_failure(failure, request.url.path)
 
 
-def _document(app: FastAPI, model_name: str) -> dict[str, Any]:
-    """Return the OpenAPI document with the bodies of all routes."""
+def _document(app: FastAPI, models: Models) -> dict[str, Any]:
+    """Return the OpenAPI document with the bodies of all routes and the names of the loaded models."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes)
         bodies = [(route.body, "validation") for route in ROUTES]
         _, definitions = models_json_schema(bodies, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
         document["components"]["schemas"].update(definitions["$defs"])
-        definitions["$defs"][OpenAIEmbeddings.__name__]["properties"]["model"]["enum"] = [model_name]
+        definitions["$defs"][OpenAIEmbeddings.__name__]["properties"]["model"]["enum"] = [models.name]
+        if models.tasks:
+            [name] = document["paths"]["/tasks/{name}"]["post"]["parameters"]
+            name["schema"]["enum"] = list(models.tasks)
         app.openapi_schema = document
     return app.openapi_schema

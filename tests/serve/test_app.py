@@ -194,6 +194,8 @@ def test_a_task_answers_as_its_model_predicts():
         assert plain == "".join(f"{one}\n" for one in expected)
         assert client.post("/tasks/rhymes", {"inputs": " "}).status == 422
         assert [task["name"] for task in client.get("/info").json()["tasks"]] == ["rhymes"]
+        [name] = client.get("/openapi.json").json()["paths"]["/tasks/{name}"]["post"]["parameters"]
+        assert name["schema"]["enum"] == ["rhymes"]
 
 
 def test_unknown_names_are_not_found(client: Client):
