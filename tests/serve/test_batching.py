@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from elmokit.serve import batching
 from elmokit.serve.batching import SHARE, BatchingQueue
 from elmokit.serve.metrics import Metrics
 
@@ -135,21 +136,23 @@ def test_closing_finishes_what_is_waiting():
     assert asyncio.run(ask()) == [2 * item for item in range(50)]
 
 
-def test_clients_that_were_answered_together_are_waited_for(queue):
+def test_clients_that_were_answered_together_are_waited_for(queue, monkeypatch):
+    monkeypatch.setattr(batching, "LINGER", 10.0)  # long enough for a busy machine
+    monkeypatch.setattr(batching, "MOST_LINGER", 5.0)
     doubler = Doubler()
 
     def run(items: list[int]) -> list[int]:
-        time.sleep(0.15)  # so long that 15 ms of waiting are allowed
+        time.sleep(0.1)
         return doubler.run(items)
 
     async def ask_twice(item: int) -> None:
         await queue.compute(run, [item])
-        await asyncio.sleep(0.002 * item)  # each comes back a little later than the one before
+        await asyncio.sleep(0.03 * item)  # each comes back later than the one before
         await queue.compute(run, [item])
 
     async def ask() -> None:
         first = asyncio.ensure_future(queue.compute(run, [9]))
-        await asyncio.sleep(0.05)  # the thread is busy with it now
+        await asyncio.sleep(0.02)  # the thread is busy with it now
         await asyncio.gather(first, *map(ask_twice, (1, 2, 3)))
 
     asyncio.run(ask())
