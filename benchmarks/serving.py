@@ -155,7 +155,7 @@ def measure(bench: Bench, size: str, args: argparse.Namespace) -> list[Row]:
             found = bench.run(per_request=per_request)
             if set(found["statuses"]) != {"200"}:
                 sys.exit(f"expected answers 200 only, and some of them: {found}")
-            served.append(found["requests"] * per_request / found["seconds"])
+            served.append(found["requests"] * per_request / found["answered"])
             cpu.append(found["cpu"] / found["seconds"])
             own.append(bench.encode())
         ratios = [ours / theirs for ours, theirs in zip(served, own, strict=True)]
@@ -207,7 +207,7 @@ def measure_overload(bench: Bench, size: str, args: argparse.Namespace) -> list[
     after_rate = bench.run(per_request=1, seconds=5)
     kinds = ", ".join(f"{status}: {count:,}" for status, count in found["statuses"].items())
     only_expected = set(found["statuses"]) <= {"200", "429", "503"} and not found["broken"]
-    recovered = (after_rate["requests"] / after_rate["seconds"]) / (before_rate["requests"] / before_rate["seconds"])
+    recovered = after_rate["requests"] / after_rate["answered"] / (before_rate["requests"] / before_rate["answered"])
     what = f"640 clients for {args.overload_seconds:.0f} s"
     return [
         judge(Row(size, f"{what}: answers", "", kinds), "200, 429, 503", met=only_expected),
