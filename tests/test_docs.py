@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 import elmokit
-from elmokit.cli.app import app
+from elmokit.cli.app import REQUIRE, app
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -54,6 +54,9 @@ def shown_commands(page: str) -> Iterator[list[str]]:
 
 def parse(words: list[str]) -> None:
     """Raise TyperException if the command line does not know these arguments."""
+    if REQUIRE in words:  # `run` takes it and its key out, wherever it stands
+        at = words.index(REQUIRE)
+        words = words[:at] + words[at + 2 :]
     command, context, name = get_command(app), None, "elmokit"
     while hasattr(command, "resolve_command"):
         context = command.context_class(command, info_name=name, parent=context)
