@@ -35,7 +35,7 @@ class RunDisplay:
 
     def report(self, entry: "Entry") -> None:
         """Show an entry of the run."""
-        from elmokit.pretrain.progress import EvaluationStarted, HeldOut, LogLine, RunPlan
+        from elmokit.pretrain.progress import EvaluationStarted, HeldOut, LogLine, MachineChanged, RunPlan
 
         self._step = entry.step
         match entry:
@@ -45,6 +45,9 @@ class RunDisplay:
             case LogLine():
                 if not self._progress.is_live:
                     print_message(self._describe(entry))
+            case MachineChanged():
+                moved = f"the run has moved from another machine ({entry.before}) to this one ({entry.now})"
+                print_message(f"{moved}; from here on it rounds differently")
             case EvaluationStarted():
                 self._progress.begin("evaluating the held-out text")
             case HeldOut():

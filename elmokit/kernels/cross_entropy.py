@@ -16,6 +16,8 @@ from elmokit.kernels.packed import PANEL
 from elmokit.kernels.panels import (
     COLUMNS_AT_ONCE,
     DEPTH,
+    FP32,
+    Items,
     call_job,
     job_type,
     num_panels,
@@ -45,26 +47,36 @@ class _Sizes(ctypes.Structure):
 
 _Entropy = job_type(
     _Sizes,
-    *("hidden", "weights", "transposed", "offset", "own", "target"),
-    *("top", "total", "target_grad", "hidden_grad", "weights_grad", "logits", "scaled", "tiles"),
+    *("hidden", "rows", "weights", "transposed", "offset", "own", "target"),
+    *("top", "total", "target_grad", "hidden_grad", "weights_grad", "logits", "powers", "scaled", "tiles"),
 )
 
 
 def cross_entropy(
-    kernels: Kernels, hidden_NP: Tensor, weight_KP: Tensor, offset_K: Tensor, own_column_N: Tensor, target_N: Tensor
+    kernels: Kernels,
+    hidden_NP: Tensor,
+    weight_KP: Tensor,
+    offset_K: Tensor,
+    own_column_N: Tensor,
+    target_N: Tensor,
+    *,
+    items: Items = FP32,
 ) -> EntropyGrads:
     """Compare each target's logit with those of the candidates.
 
-    ``own_column_N`` is the candidate that is a position's target, which does not count against it, or -1.
+    ``own_column_N`` is the candidate that is a position's target, which does not count against it, or -1. Products read
+    ``items``; logits, their largest and their sums are float32.
     """
     (num_positions, width), num_candidates = hidden_NP.shape, len(weight_KP)
     _check(hidden_NP, weight_KP, offset_K, own_column_N, target_N)
     hidden_NP = hidden_NP.contiguous()
     panels = num_panels(num_candidates)
+    logits = room(panels, ROWS_AT_ONCE, PANEL)
     parts = {
         "hidden": hidden_NP,
-        "weights": pack_rows(kernels, weight_KP),
-        "transposed": pack_columns(kernels, weight_KP),
+        "rows": items.rows(hidden_NP),
+        "weights": pack_rows(kernels, weight_KP, items),
+        "transposed": pack_columns(kernels, weight_KP, items),
         "offset": functional.pad(offset_K, (0, -num_candidates % PANEL), value=-torch.inf).contiguous(),
         "own": own_column_N.contiguous(),
         "target": target_N.contiguous(),
@@ -73,13 +85,14 @@ def cross_entropy(
         "target_grad": room(num_positions),
         "hidden_grad": room(num_positions, width),
         "weights_grad": room(panels, width + 1, PANEL),
-        "logits": room(panels, ROWS_AT_ONCE, PANEL),
-        "scaled": room(ROWS_AT_ONCE, width + 1),
-        "tiles": room(COLUMNS_AT_ONCE * DEPTH),
+        "logits": logits,
+        "powers": logits if items is FP32 else items.room(*logits.shape),
+        "scaled": items.room(ROWS_AT_ONCE, width + 1),
+        "tiles": items.room(COLUMNS_AT_ONCE * DEPTH),
     }
     if not num_positions:
         parts["weights_grad"].zero_()
-    call_job(kernels, "cross_entropy", _Entropy(_Sizes(num_positions, width, num_candidates)), parts)
+    call_job(kernels, f"cross_entropy{items.suffix}", _Entropy(_Sizes(num_positions, width, num_candidates)), parts)
     weight_grad_KP = room(num_candidates, width)
     repack(kernels, "unpack_rows", weight_grad_KP, parts["weights_grad"], width + 1)
     return EntropyGrads(

@@ -19,9 +19,22 @@ from torch.nn import functional
 from elmokit.errors import InputError
 from elmokit.kernels.library import Kernels
 from elmokit.kernels.packed import PANEL
-from elmokit.kernels.panels import call_job, job_type, outer_panels, repack, room
+from elmokit.kernels.panels import (
+    DEPTH,
+    FP32,
+    Items,
+    call_job,
+    job_type,
+    outer_panels,
+    pack_columns,
+    pack_rows,
+    repack,
+    room,
+)
 
 GATES = 4
+LARGE = 4 * 2**20  # input weights of a layer that leave a core's share of the last cache between two steps
+GROUP = 128  # positions for which such a layer multiplies its inputs at once
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,8 @@ class LayerWeights:
     projection_PC: Tensor
     cell_clip: float
     proj_clip: float
+    items: Items = FP32
+    """What its products read: weights, inputs, outputs and gradients rounded to this type."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +57,10 @@ class LayerTape:
 
     batch_sizes: Tensor  # (steps,)
     start_cells_bBc: Tensor
-    joined_NJ: Tensor
-    gates_b4Nc: Tensor  # squashed; the backward pass writes over them
+    joined_NJ: Tensor  # items
+    gates_b4Nc: Tensor  # squashed; the backward pass writes over them if items are float32
     cells_bNc: Tensor
-    squashed_bNc: Tensor
+    squashed_bNc: Tensor  # items
     outputs_NP: Tensor
 
     def rerun(self, kernels: Kernels, weights: LayerWeights) -> "LayerTape":
@@ -55,7 +70,7 @@ class LayerTape:
         hidden_BP = torch.zeros(num_rows, width, dtype=torch.float32, device="cpu")
         hidden_BP[: sizes[0]] = self.joined_NJ[: sizes[0], width:]  # the others take no step
         cell_BC = _from_blocks(self.start_cells_bBc, weights.projection_PC.shape[1])
-        return run_layer(kernels, self.joined_NJ[:, :width], sizes, hidden_BP, cell_BC, weights)
+        return run_layer(kernels, self.joined_NJ[:, :width].float(), sizes, hidden_BP, cell_BC, weights)
 
     def tensors(self) -> list[Tensor]:
         """Return all parts in the order of the fields."""
@@ -76,7 +91,7 @@ class LayerGradients:
 class _Layer(ctypes.Structure):
     _fields_ = [
         ("batch_sizes", ctypes.c_void_p),
-        *[(name, ctypes.c_int64) for name in ("num_steps", "num_positions", "num_rows", "width", "num_cells")],
+        *[(name, ctypes.c_int64) for name in ("num_steps", "num_positions", "num_rows", "width", "num_cells", "group")],
         *[(name, ctypes.c_float) for name in ("cell_clip", "proj_clip")],
     ]
 
@@ -88,7 +103,7 @@ _Forward = job_type(
 )
 _Backward = job_type(
     _Layer,
-    *("gate_panels", "projection", "start_cells", "gates", "cells", "outputs", "outputs_grad"),
+    *("gate_panels", "projection", "start_cells", "gates", "gates_grad", "cells", "outputs", "outputs_grad"),
     *("projected_grad", "joined_grad", "bias_grad", "cell_grad", "squashed_grad"),
 )
 
@@ -107,8 +122,8 @@ def run_layer(
     _check(weights, inputs_NP, hidden_BP, cell_BC)
     sizes = torch.tensor(batch_sizes, dtype=torch.int64, device="cpu")
     check_sizes(batch_sizes, num_positions, num_rows)
-    num_blocks = -(-num_cells // PANEL)
-    joined_NJ = room(num_positions, 2 * width)
+    num_blocks, items = -(-num_cells // PANEL), weights.items
+    joined_NJ = items.room(num_positions, 2 * width)
     joined_NJ[:, :width] = inputs_NP
     tape = LayerTape(
         sizes,
@@ -116,15 +131,14 @@ def run_layer(
         joined_NJ,
         room(num_blocks, GATES, num_positions, PANEL),
         room(num_blocks, num_positions, PANEL),
-        room(num_blocks, num_positions, PANEL),
+        items.room(num_blocks, num_positions, PANEL),
         room(num_positions, width),
     )
-    gate_panels = room(num_blocks, GATES, 2 * width, PANEL)
+    gate_panels, pack = items.room(num_blocks, GATES, 2 * width, PANEL), f"pack_rows{items.suffix}"
     for gate in range(GATES):
         for first, weight_GP in ((0, weights.input_GP), (width, weights.recurrent_GP)):
-            repack(kernels, "pack_rows", _gate(weight_GP, gate), gate_panels[:, gate], 2 * width, first, GATES)
-    projection = room(-(-width // PANEL), num_cells, PANEL)
-    repack(kernels, "pack_rows", weights.projection_PC, projection, num_cells)
+            repack(kernels, pack, _gate(weight_GP, gate), gate_panels[:, gate], 2 * width, first, GATES)
+    projection = pack_rows(kernels, weights.projection_PC, items)
     bias = _to_blocks(weights.bias_G.view(GATES, num_cells)).contiguous()
     hidden_BP = hidden_BP.contiguous()
     parts = {
@@ -139,7 +153,7 @@ def run_layer(
         "squashed": tape.squashed_bNc,
         "outputs": tape.outputs_NP,
     }
-    call_job(kernels, "layer_forward", _Forward(_sizes_of(tape, weights)), parts)
+    call_job(kernels, f"layer_forward{items.suffix}", _Forward(_sizes_of(tape, weights)), parts)
     return tape
 
 
@@ -161,20 +175,22 @@ def layer_gradients(
 ) -> LayerGradients:
     """Return the gradients that follow from that of the outputs. The state carries none, neither in nor out.
 
-    Uses the tape up: the gates' gradients are written over the gates.
+    Uses the tape up: if items are float32, the gates' gradients are written over the gates.
     """
+    items = weights.items
     width = tape.outputs_NP.shape[1]
     num_cells, num_rows = weights.projection_PC.shape[1], tape.start_cells_bBc.shape[1]
     num_blocks = len(tape.cells_bNc)
     num_gates = num_blocks * GATES * PANEL
-    gate_panels = room(-(-2 * width // PANEL), num_gates, PANEL)
+    gate_panels, pack = items.room(-(-2 * width // PANEL), num_gates, PANEL), f"pack_columns{items.suffix}"
     joined_GJ = torch.cat([weights.input_GP.detach(), weights.recurrent_GP.detach()], dim=1)
     for gate in range(GATES):
-        repack(kernels, "pack_columns", _gate(joined_GJ, gate), gate_panels, num_gates, gate * PANEL, GATES)
-    projection = room(num_blocks, width, PANEL)
-    repack(kernels, "pack_columns", weights.projection_PC, projection, width)
+        repack(kernels, pack, _gate(joined_GJ, gate), gate_panels, num_gates, gate * PANEL, GATES)
+    projection = pack_columns(kernels, weights.projection_PC, items)
     bias_grad_b4c = room(num_blocks, GATES, PANEL)
-    joined_grad_NJ, projected_grad_NP = torch.empty_like(tape.joined_NJ), torch.empty_like(tape.outputs_NP)
+    joined_grad_NJ = room(*tape.joined_NJ.shape)
+    projected_grad_NP = items.room(len(tape.outputs_NP), items.whole_pairs(width))
+    gates_grad_b4Nc = tape.gates_b4Nc if items is FP32 else items.room(*tape.gates_b4Nc.shape)
     if outputs_grad_NP.shape != tape.outputs_NP.shape or outputs_grad_NP.dtype != torch.float32:
         raise InputError(f"a gradient has shape {tuple(outputs_grad_NP.shape)} and {outputs_grad_NP.dtype}")
     parts = {
@@ -182,6 +198,7 @@ def layer_gradients(
         "projection": projection,
         "start_cells": tape.start_cells_bBc,
         "gates": tape.gates_b4Nc,
+        "gates_grad": gates_grad_b4Nc,
         "cells": tape.cells_bNc,
         "outputs": tape.outputs_NP,
         "outputs_grad": outputs_grad_NP.contiguous(),
@@ -191,22 +208,22 @@ def layer_gradients(
         "cell_grad": room(num_blocks, num_rows, PANEL),
         "squashed_grad": room(num_rows, PANEL),
     }
-    call_job(kernels, "layer_backward", _Backward(_sizes_of(tape, weights)), parts)
-    input_GP, recurrent_GP = _gate_weight_gradients(kernels, tape.joined_NJ, tape.gates_b4Nc, num_cells)
+    call_job(kernels, f"layer_backward{items.suffix}", _Backward(_sizes_of(tape, weights)), parts)
+    input_GP, recurrent_GP = _gate_weight_gradients(kernels, tape.joined_NJ, gates_grad_b4Nc, num_cells, items)
     return LayerGradients(
         joined_grad_NJ[:, :width],
         input_GP,
         recurrent_GP,
         _from_blocks(bias_grad_b4c, num_cells).flatten(),
-        _projection_gradient(kernels, projected_grad_NP, tape.squashed_bNc, num_cells),
+        _projection_gradient(kernels, projected_grad_NP[:, :width], tape.squashed_bNc, num_cells, items),
     )
 
 
 def _gate_weight_gradients(
-    kernels: Kernels, joined_NJ: Tensor, gates_grad_b4Nc: Tensor, num_cells: int
+    kernels: Kernels, joined_NJ: Tensor, gates_grad_b4Nc: Tensor, num_cells: int, items: Items
 ) -> tuple[Tensor, Tensor]:
     width = joined_NJ.shape[1] // 2
-    found_b4Jc = outer_panels(kernels, joined_NJ, gates_grad_b4Nc.flatten(0, 1)).unflatten(0, (-1, GATES))
+    found_b4Jc = outer_panels(kernels, joined_NJ, gates_grad_b4Nc.flatten(0, 1), items).unflatten(0, (-1, GATES))
     grads = torch.empty(2, GATES * num_cells, width, dtype=torch.float32, device="cpu").unbind()
     for gate in range(GATES):
         for half, grad_GP in enumerate(grads):
@@ -215,8 +232,10 @@ def _gate_weight_gradients(
     return grads[0], grads[1]
 
 
-def _projection_gradient(kernels: Kernels, projected_grad_NP: Tensor, squashed_bNc: Tensor, num_cells: int) -> Tensor:
-    found_bPc = outer_panels(kernels, projected_grad_NP, squashed_bNc)
+def _projection_gradient(
+    kernels: Kernels, projected_grad_NP: Tensor, squashed_bNc: Tensor, num_cells: int, items: Items
+) -> Tensor:
+    found_bPc = outer_panels(kernels, projected_grad_NP, squashed_bNc, items)
     grad_PC = room(projected_grad_NP.shape[1], num_cells)
     repack(kernels, "unpack_columns", grad_PC, found_bPc, len(grad_PC))
     return grad_PC
@@ -231,6 +250,7 @@ def _sizes_of(tape: LayerTape, weights: LayerWeights) -> _Layer:
         num_rows=tape.start_cells_bBc.shape[1],
         width=width,
         num_cells=weights.projection_PC.shape[1],
+        group=GROUP if width % DEPTH == 0 and weights.input_GP.numel() >= LARGE else 0,
         cell_clip=weights.cell_clip,
         proj_clip=weights.proj_clip,
     )

@@ -48,7 +48,7 @@ __all__ = [
     "round_to_int8",
 ]
 
-INTERFACE_VERSION = 9  # of isa.c
+INTERFACE_VERSION = 10  # of isa.c
 LARGEST_WORD = 2**15 - 1  # the number of a window has 16 bits in char_pool.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
@@ -70,6 +70,8 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "outer_panels": [_POINTER, _LONG, _POINTER, *[_LONG] * 3, *[_POINTER] * 2],
     **{name: [_POINTER, *[_LONG] * 3, _POINTER, *[_LONG] * 3] for name in _REPACKING},
 }
+_IN_BF16 = "matmul_panels", "layer_forward", "layer_backward", "cross_entropy", "outer_panels", *_REPACKING[::2]
+_ARGUMENTS |= {f"{name}_bf16": _ARGUMENTS[name] for name in _IN_BF16}
 _RESULTS = {"char_pool": _INT, "stack_room": ctypes.c_int64}
 
 

@@ -4,14 +4,40 @@ Shapes: n rows; M columns of them; q panels; c = PANEL; G outputs; K inputs of a
 """
 
 import ctypes
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from elmokit.kernels.library import Kernels
 from elmokit.kernels.packed import PANEL
 
 DEPTH, COLUMNS_AT_ONCE = 256, 256  # of panels.h and outer.h
+
+
+@dataclass(frozen=True)
+class Items:
+    """What the products of a kernel read (``items.h``). Sums are float32 either way."""
+
+    dtype: torch.dtype
+    suffix: str  # of the kernels' names
+    pair: int  # neighbors along a sum that lie side by side in a panel
+
+    def room(self, *shape: int) -> Tensor:
+        """Allocate memory for a kernel to write."""
+        return torch.empty(shape, dtype=self.dtype, device="cpu")
+
+    def whole_pairs(self, count: int) -> int:
+        """Return the count, filled up to whole pairs."""
+        return -(-count // self.pair) * self.pair
+
+    def rows(self, matrix_nK: Tensor) -> Tensor:
+        """Return the rows of a matrix, rounded and filled up with zeros to whole pairs."""
+        return functional.pad(matrix_nK.to(self.dtype), (0, -matrix_nK.shape[1] % self.pair)).contiguous()
+
+
+FP32, BF16 = Items(torch.float32, "", 1), Items(torch.bfloat16, "_bf16", 2)
 
 
 def room(*shape: int) -> Tensor:
@@ -32,32 +58,32 @@ def repack(
     kernels.call(name, matrix.data_ptr(), matrix.stride(0), *matrix.shape, panels.data_ptr(), depth, first, step)
 
 
-def pack_rows(kernels: Kernels, matrix_GK: Tensor) -> Tensor:
+def pack_rows(kernels: Kernels, matrix_GK: Tensor, items: Items = FP32) -> Tensor:
     """Return panels whose columns are rows of the matrix, (q, K, c)."""
     num_rows, num_columns = matrix_GK.shape
-    panels_qKc = room(num_panels(num_rows), num_columns, PANEL)
-    repack(kernels, "pack_rows", matrix_GK, panels_qKc, num_columns)
+    panels_qKc = items.room(num_panels(num_rows), items.whole_pairs(num_columns), PANEL)
+    repack(kernels, f"pack_rows{items.suffix}", matrix_GK, panels_qKc, num_columns)
     return panels_qKc
 
 
-def pack_columns(kernels: Kernels, matrix_GK: Tensor) -> Tensor:
+def pack_columns(kernels: Kernels, matrix_GK: Tensor, items: Items = FP32) -> Tensor:
     """Return panels whose columns are columns of the matrix, (q, G, c)."""
     num_rows, num_columns = matrix_GK.shape
-    panels_qGc = room(num_panels(num_columns), num_rows, PANEL)
-    repack(kernels, "pack_columns", matrix_GK, panels_qGc, num_rows)
+    panels_qGc = items.room(num_panels(num_columns), items.whole_pairs(num_rows), PANEL)
+    repack(kernels, f"pack_columns{items.suffix}", matrix_GK, panels_qGc, num_rows)
     return panels_qGc
 
 
-def outer_panels(kernels: Kernels, rows_nM: Tensor, panels_qnc: Tensor) -> Tensor:
-    """Return the sums over n of rows times panels, (q, M, c)."""
+def outer_panels(kernels: Kernels, rows_nM: Tensor, panels_qnc: Tensor, items: Items = FP32) -> Tensor:
+    """Return the sums over n of rows times panels, (q, M, c). Both are items, and neither is in pairs."""
     num_rows, num_columns = rows_nM.shape
     found_qMc = room(len(panels_qnc), num_columns, PANEL)
     if not num_rows:
         return found_qMc.zero_()
-    tiles = room(COLUMNS_AT_ONCE * DEPTH)
+    tiles = items.room(COLUMNS_AT_ONCE * DEPTH)
     where = rows_nM.data_ptr(), rows_nM.stride(0), panels_qnc.data_ptr()
     counts = num_rows, num_columns, len(panels_qnc)
-    kernels.call("outer_panels", *where, *counts, tiles.data_ptr(), found_qMc.data_ptr())
+    kernels.call(f"outer_panels{items.suffix}", *where, *counts, tiles.data_ptr(), found_qMc.data_ptr())
     return found_qMc
 
 

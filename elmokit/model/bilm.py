@@ -104,6 +104,12 @@ class BiLM(nn.Module):
         self.forward_lstm.pack_weights(precision)
         self.backward_lstm.pack_weights(precision)
 
+    def mix_precision(self) -> None:
+        """From now on, train with products in bfloat16; weights, cells and clips stay in float32."""
+        self.char_encoder.mix_precision()
+        self.forward_lstm.mix_precision()
+        self.backward_lstm.mix_precision()
+
     @property
     def device(self) -> torch.device:
         """Device of the weights."""

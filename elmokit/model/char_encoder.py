@@ -83,6 +83,11 @@ class CharEncoder(nn.Module):
         for highway in cast("list[Highway]", list(self.highways)):
             highway.products.packed = True
 
+    def mix_precision(self) -> None:
+        """From now on, train the highways with products in bfloat16 where there are kernels."""
+        for highway in cast("list[Highway]", list(self.highways)):
+            highway.mixed = True
+
     def _filters(self) -> list[tuple[Tensor, Tensor]]:
         """Return the weight and bias of every width's filters."""
         return [(conv.weight, conv.bias) for conv in cast("list[nn.Conv1d]", list(self.convs)) if conv.bias is not None]

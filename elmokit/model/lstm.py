@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from elmokit.config import LSTMConfig
 from elmokit.kernels.library import Kernels, round_to_int8
+from elmokit.kernels.panels import BF16, FP32
 from elmokit.kernels.stack import PackedStack, Precision, StackLayer, run_stack
 from elmokit.model.cell import advance_cell, cell_backward, stop_at_clip
 from elmokit.model.gate_room import chunks_of, gate_room
@@ -184,7 +185,7 @@ class LSTMLayer(nn.Module):
         weights = (self.input_weight, self.recurrent_weight, self.bias, self.projection)
         if self.learns(inputs_NP):
             kernels = kernels_for(inputs_NP)
-            if kernels is not None and self.projection is not None and not self.mixed:
+            if kernels is not None and self.projection is not None:
                 return self._learn_by_kernel(kernels, inputs_NP, rows)
             outputs: tuple[Tensor, Tensor, Tensor] = _TrainableLSTM.apply(  # type: ignore[no-untyped-call]
                 inputs_NP, *weights, rows, clips, self.mixed
@@ -203,6 +204,7 @@ class LSTMLayer(nn.Module):
             rows.batch_sizes,
             (rows.hidden_BP, rows.cell_BC),
             (limit(self.cell_clip), limit(self.proj_clip)),
+            BF16 if self.mixed else FP32,
         )
         return outputs
 

@@ -57,7 +57,7 @@ class PanelProduct:
 
 
 class MixedProduct:
-    """Weights, inputs and their product rounded to bfloat16, sums of products in float32: for GPUs made for it."""
+    """Weights, inputs and their product rounded to bfloat16, sums in float32: for GPUs, and without kernels."""
 
     def __init__(self, weight_GP: Tensor) -> None:
         self.weight_GP = weight_GP.detach().bfloat16()

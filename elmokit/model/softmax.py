@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from elmokit.kernels.cross_entropy import EntropyGrads, cross_entropy
+from elmokit.kernels.panels import BF16, FP32
 from elmokit.model.products import kernels_for
 from elmokit.model.uncompiled import uncompiled
 
@@ -73,23 +74,28 @@ class LossGrads:
 
 @uncompiled
 @torch.no_grad()
-def full_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor) -> LossGrads:
+def full_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor, *, mixed: bool = False) -> LossGrads:
     """Return the cross-entropy over the whole vocabulary."""
     every_V = torch.arange(len(softmax.bias), device=hidden_NP.device)
-    return _cross_entropy(softmax, hidden_NP, targets_N, every_V, softmax.bias, softmax.weight, softmax.bias[targets_N])
+    candidates = every_V, softmax.bias, softmax.weight, softmax.bias[targets_N]
+    return _cross_entropy(softmax, hidden_NP, targets_N, *candidates, mixed=mixed)
 
 
 @uncompiled
 @torch.no_grad()
-def sampled_loss(softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor, candidates: Candidates) -> LossGrads:
+def sampled_loss(
+    softmax: Softmax, hidden_NP: Tensor, targets_N: Tensor, candidates: Candidates, *, mixed: bool = False
+) -> LossGrads:
     """Return the cross-entropy against sampled words, each logit minus ln of its expected count, as in TensorFlow.
 
-    A candidate that is the position's own target does not count against it.
+    A candidate that is the position's own target does not count against it. With ``mixed``, products are in bfloat16
+    where the kernels compute them; logits and their sums are float32.
     """
     ids_K = candidates.ids_K
     offset_K = softmax.bias[ids_K] - candidates.log_expected_K
     true_offset_N = softmax.bias[targets_N] - candidates.log_expected_targets_N
-    return _cross_entropy(softmax, hidden_NP, targets_N, ids_K, offset_K, softmax.weight[ids_K], true_offset_N)
+    parts = ids_K, offset_K, softmax.weight[ids_K], true_offset_N
+    return _cross_entropy(softmax, hidden_NP, targets_N, *parts, mixed=mixed)
 
 
 # Position n has hidden state h, target y with its logit t = h . w_y + o_y, and candidates k with logits
@@ -108,6 +114,8 @@ def _cross_entropy(
     offset_K: Tensor,
     weight_KP: Tensor,
     true_offset_N: Tensor,
+    *,
+    mixed: bool,
 ) -> LossGrads:
     column_V = torch.full((len(softmax.bias),), -1, dtype=torch.long, device=hidden_NP.device)
     column_V[ids_K] = torch.arange(len(ids_K), device=hidden_NP.device)
@@ -118,7 +126,7 @@ def _cross_entropy(
     parts = hidden_NP, weight_KP, offset_K, own_column_N, true_N
     kernels = kernels_for(hidden_NP)
     if kernels is not None and weight_KP.numel() <= MOST_PACKED:
-        found = cross_entropy(kernels, *parts)
+        found = cross_entropy(kernels, *parts, items=BF16 if mixed else FP32)
     else:
         found = _compare_in_pieces(*parts)
     true_grad_N = found.target_N

@@ -12,7 +12,16 @@ import torch
 from elmokit.errors import WeightsError
 from elmokit.model.directions import direction_threads
 from elmokit.model.language_model import LanguageModel
-from elmokit.pretrain.progress import EvaluationStarted, HeldOut, LogLine, Report, RunPlan, StepDone, curve_values
+from elmokit.pretrain.progress import (
+    EvaluationStarted,
+    HeldOut,
+    LogLine,
+    MachineChanged,
+    Report,
+    RunPlan,
+    StepDone,
+    curve_values,
+)
 from elmokit.pretrain.resume_check import check_length, check_resume
 from elmokit.pretrain.state import PretrainState, StepLoss
 from elmokit.runs.checkpoint import Checkpoint, clear_unfinished, facts_explained, load_newest
@@ -52,6 +61,8 @@ def train(
         background_writer(run_dir / CHECKPOINTS, keep=settings.keep_checkpoints, log=journal.log) as writer,
         direction_threads(world.device) as executor,
     ):
+        if state.machine_before not in (None, state.machine):
+            journal.write(MachineChanged(state.step, state.machine_before, state.machine))
         while not _must_end(state):
             began = time.monotonic()
             loss = state.train_step(executor, seconds=began - start, stop=stop.is_set())

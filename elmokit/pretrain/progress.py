@@ -70,7 +70,16 @@ class HeldOut:
     text: str  # its fingerprint and number of words: perplexities of different texts cannot be compared
 
 
-Logged = LogLine | HeldOut
+@dataclass(frozen=True)
+class MachineChanged:
+    """A run that was resumed on another kind of machine: from here on it rounds differently."""
+
+    step: int
+    before: str
+    now: str
+
+
+Logged = LogLine | HeldOut | MachineChanged
 """Entries that are written to the log."""
 Entry = RunPlan | StepDone | EvaluationStarted | Logged
 Report = Callable[[Entry], None]
@@ -89,4 +98,5 @@ def curve_values(entry: Logged) -> dict[str, float]:
 def _name(name: str, entry: Logged) -> str:
     if isinstance(entry, HeldOut):
         return f"heldout/{name}"
-    return f"train/{name}_sampled" if entry.sampled and name.endswith("_loss") else f"train/{name}"
+    sampled = isinstance(entry, LogLine) and entry.sampled
+    return f"train/{name}_sampled" if sampled and name.endswith("_loss") else f"train/{name}"

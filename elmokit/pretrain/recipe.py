@@ -91,7 +91,7 @@ class PretrainSettings(FrozenConfig):
     warmup_steps: NonNegativeInt = 0
     clip_norm: Positive | None = 10.0
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Precision of large matrix products. ``auto``: bfloat16 on a GPU that supports it, else float32."""
+    """Precision of large matrix products. ``auto``: bfloat16 on a GPU or CPU that supports it, else float32."""
     seed: NonNegativeInt = 0
     epochs: Positive | None = None
     steps: PositiveInt | None = None

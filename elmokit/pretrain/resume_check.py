@@ -8,6 +8,8 @@ import torch
 
 from elmokit.config import parse_config
 from elmokit.errors import ConfigError
+from elmokit.kernels.library import load
+from elmokit.kernels.native_bf16 import trains_in_bf16
 from elmokit.pretrain.recipe import PretrainSettings, Recipe
 from elmokit.pretrain.schedule import decay_start, planned_steps
 from elmokit.runs.resume_check import changed_data, changed_settings, check_unchanged
@@ -21,15 +23,21 @@ FINGERPRINTS = {"text", "vocabulary"}
 FREE_SETTINGS = {"epochs", "steps", "hours", "evaluate_every", "heldout_tokens", "checkpoint_every", "keep_checkpoints"}
 LENGTH = {"epochs", "steps"}
 SOME_END = {"steps": 1}  # a recipe must have an end; a key may have none
+CHOICE = "machine_chooses_precision"
 
 
 def recipe_key(recipe: Recipe, device: torch.device) -> ResumeKey:
     """Return the part of the key that depends on the recipe, and on the device where the recipe leaves a choice."""
-    return _recipe_key(recipe, precision_on(device, recipe.training))
+    key = _recipe_key(recipe, precision_on(device, recipe.training))
+    return key | {CHOICE: recipe.training.precision == "auto"}
 
 
 def check_resume(before: Mapping[str, Any], now: Mapping[str, Any], *, folder: Path) -> None:
-    """Raise ConfigError if any value of ``now`` differs from the run's key; ``now`` may be a part of a key."""
+    """Raise ConfigError if any value of ``now`` differs from the run's key; ``now`` may be a part of a key.
+
+    A precision that the recipe leaves to the machine may differ: the run has moved.
+    """
+    before, now = _without_choice(before, now)
     before = {name: value for name, value in _completed(before).items() if name in now}
     if "training" in now:
         before, now = _without_length(before, now)
@@ -58,12 +66,33 @@ def check_length(before: Mapping[str, Any], recipe: Recipe, corpus: Corpus, *, s
 
 
 def precision_on(device: torch.device, settings: PretrainSettings) -> Literal["fp32", "bf16"]:
-    """Return the precision of large matrix products: the recipe's, or what the device supports."""
+    """Return the precision of large matrix products: the recipe's, or what the device is made for."""
     if settings.precision != "auto":
         return settings.precision
+    if device.type == "cpu":
+        kernels = load()
+        return "bf16" if kernels is not None and trains_in_bf16(kernels) else "fp32"
     # Older GPUs emulate bfloat16, which torch counts as supported by default.
     has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16" if has_bf16 else "fp32"
+
+
+def machine_kind(device: torch.device, settings: PretrainSettings) -> str:
+    """Return what the rounding of a step depends on besides the recipe. A run is repeated bit for bit on one kind."""
+    kernels = load()
+    compiled = "no kernels" if kernels is None else f"{kernels.isa} kernels"
+    kind = f"CPU, torch {torch.backends.cpu.get_cpu_capability()}, {compiled}"
+    if device.type != "cpu":
+        kind = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return f"{kind}, {precision_on(device, settings)}"
+
+
+def _without_choice(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[ResumeKey, ResumeKey]:
+    """Return both keys without the precision if the machine chooses it, and without that fact."""
+    both = [{name: value for name, value in key.items() if name != CHOICE} for key in (before, now)]
+    if now.get(CHOICE):
+        both[1]["training"] = now["training"] | {"precision": _completed(both[0])["training"]["precision"]}
+    return both[0], both[1]
 
 
 def _recipe_key(recipe: Recipe, precision: str) -> ResumeKey:

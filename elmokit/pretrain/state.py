@@ -16,7 +16,7 @@ from elmokit.pretrain.dropout import RowDropout
 from elmokit.pretrain.optimizer import PretrainOptimizer
 from elmokit.pretrain.progress import mean_loss
 from elmokit.pretrain.recipe import Recipe
-from elmokit.pretrain.resume_check import ResumeKey, precision_on, recipe_key
+from elmokit.pretrain.resume_check import ResumeKey, machine_kind, precision_on, recipe_key
 from elmokit.pretrain.schedule import learning_rate, planned_steps
 from elmokit.pretrain.step import compute_gradients
 from elmokit.runs.checkpoint import Checkpoint
@@ -69,8 +69,7 @@ class PretrainState:
         self.model.bilm.pack_weights()  # for reading without gradients: held-out text, or all if frozen
         self.mixed = precision_on(world.device, settings) == "bf16"
         if self.mixed:
-            self.model.bilm.forward_lstm.mix_precision()
-            self.model.bilm.backward_lstm.mix_precision()
+            self.model.bilm.mix_precision()
         self.optimizer = PretrainOptimizer(self.model, settings, sampled=self.num_negatives is not None)
         self.rows = world.rows(settings.num_rows)
         self.batches = PretrainBatches(
@@ -90,6 +89,8 @@ class PretrainState:
         self.best: float | None = None  # held-out perplexity
         self.best_text: str | None = None  # the held-out text that it belongs to
         self.stop_requested = False  # on any rank
+        self.machine = machine_kind(world.device, settings)
+        self.machine_before: str | None = None  # of the checkpoint that was restored
 
     @property
     def is_over(self) -> bool:
@@ -164,6 +165,7 @@ class PretrainState:
             "best_text": self.best_text,
             "cursors": [asdict(cursor) for cursor in self.batches.cursors()],
             "follows": self.resume_key(),
+            "machine": self.machine,
             "unlogged": [(asdict(loss), took) for loss, took in unlogged],
         }
         return Checkpoint(self.step, {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}, facts)
@@ -180,6 +182,7 @@ class PretrainState:
         self.batches.resume([Cursor(**_as_tuples(values)) for values in checkpoint.facts["cursors"]])
         self.step, self.seconds = checkpoint.step, checkpoint.facts["seconds"]
         self.best, self.best_text = checkpoint.facts["best"], checkpoint.facts.get("best_text")
+        self.machine_before = checkpoint.facts.get("machine")  # older versions did not store it
 
     def resume_key(self) -> ResumeKey:
         """Return the values that must be unchanged when the run is resumed."""

@@ -18,6 +18,7 @@ from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.model.directions import run_both
 from elmokit.model.language_model import LanguageModel
 from elmokit.model.lstm import Drop, LSTMStack, LSTMState
+from elmokit.model.products import kernels_for
 from elmokit.model.softmax import LossGrads, Softmax, full_loss, sampled_loss
 from elmokit.pretrain.batches import DirectionBatch, PretrainBatch
 from elmokit.pretrain.optimizer import RowGradients
@@ -57,7 +58,7 @@ def compute_gradients(
 ) -> StepResult:
     """Set every parameter's gradient to that of ``scale`` times the two directions' summed losses.
 
-    With ``mixed`` the token layer computes products in bfloat16, as LSTMs do after `LSTMStack.mix_precision`.
+    With ``mixed`` the softmax and the token layer compute products in bfloat16, as LSTMs do after `BiLM.mix_precision`.
     With ``frozen_bilm`` only the softmax gets a gradient; parameters without one are neither shared nor updated.
     A single ``direction`` leaves the other one's LSTMs without a gradient.
     """
@@ -68,7 +69,7 @@ def compute_gradients(
         (model.bilm.forward_lstm, batch.forward, start.forward, drop("forward")),
         (model.bilm.backward_lstm, batch.backward, start.backward, drop("backward")),
     )
-    calls = [(model.softmax, tokens_WP, *part, scale, frozen_bilm) for part in parts]
+    calls = [(model.softmax, tokens_WP, *part, scale, mixed, frozen_bilm) for part in parts]
     forward = backward = None
     if direction == "both":
         forward, backward = run_both(executor, _run_direction, *calls)
@@ -103,10 +104,11 @@ def _encode(
     bilm: BiLM, char_ids_WC: Tensor, executor: Executor | None, *, mixed: bool, frozen_bilm: bool
 ) -> list[Tensor]:
     """Return the token layer of the words, in two halves computed in parallel where torch uses two threads."""
+    by_torch = mixed and kernels_for(bilm.zero_state(0).forward.cell_LBC) is None
 
     def encode(part_WC: Tensor) -> Tensor:
         # Set inside the thread, because these settings are per thread.
-        autocast = torch.autocast(part_WC.device.type, dtype=torch.bfloat16, enabled=mixed)
+        autocast = torch.autocast(part_WC.device.type, dtype=torch.bfloat16, enabled=by_torch)
         with autocast, torch.set_grad_enabled(not frozen_bilm):
             return bilm.encode_tokens(part_WC)
 
@@ -133,7 +135,8 @@ def _run_direction(
     start: LSTMState,
     drop: Drop,
     scale: float,
-    frozen_bilm: bool,  # noqa: FBT001  called by an executor
+    mixed: bool,  # noqa: FBT001  called by an executor
+    frozen_bilm: bool,  # noqa: FBT001
 ) -> _DirectionRun:
     tokens_WP = tokens_WP.detach().requires_grad_(not frozen_bilm)
     num_rows = start.hidden_LBP.shape[1]
@@ -142,9 +145,9 @@ def _run_direction(
         run = stack(functional.embedding(batch.words_N, tokens_WP), [num_rows] * num_steps, start, drop=drop)
         top_NP = drop(run.outputs[-1])
     if batch.candidates is None:
-        found = full_loss(softmax, top_NP.detach(), batch.targets_N)
+        found = full_loss(softmax, top_NP.detach(), batch.targets_N, mixed=mixed)
     else:
-        found = sampled_loss(softmax, top_NP.detach(), batch.targets_N, batch.candidates)
+        found = sampled_loss(softmax, top_NP.detach(), batch.targets_N, batch.candidates, mixed=mixed)
     if not frozen_bilm:
         top_NP.backward(found.hidden_NP * scale)
     return _DirectionRun(found, tokens_WP.grad, run.final)

@@ -38,6 +38,21 @@ def test_a_learning_highway_has_the_gradients_of_plain_torch() -> None:
         same(left, right)
 
 
+def test_in_bfloat16_a_highway_has_the_same_gradients_within_its_rounding() -> None:
+    ours, exact = copies(37)
+    ours.mixed = True
+    inputs_WF, grad_WF = torch.randn(2, 13, 37)
+    gradients = []
+    for highway, dtype in ((ours, torch.float32), (exact, torch.float64)):
+        leaf_WF = inputs_WF.to(dtype).requires_grad_()
+        mixed_WF = highway(leaf_WF)
+        found = torch.autograd.grad(mixed_WF, [leaf_WF, *highway.parameters()], grad_WF.to(dtype))
+        gradients.append([mixed_WF.detach(), *found])
+    for left, right in zip(*gradients, strict=True):
+        assert left.dtype == torch.float32
+        assert float((left - right).norm() / right.norm()) < 0.02
+
+
 def test_reading_gives_what_learning_gives() -> None:
     ours, exact = copies(21)
     inputs_WF = torch.randn(13, 21)

@@ -1,7 +1,10 @@
 """The hand-written LSTM against plain autograd and finite differences."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
+from kernel_paths import OFF, kernel_path
 from torch import Tensor
 
 from elmokit.config import LSTMConfig
@@ -120,6 +123,13 @@ def test_input_gradient_alone_when_the_weights_are_frozen() -> None:
     assert all(parameter.grad is None for parameter in layer.parameters())
 
 
+@pytest.fixture
+def _without_kernels() -> Iterator[None]:
+    with kernel_path(OFF):
+        yield
+
+
+@pytest.mark.usefixtures("_without_kernels")
 def test_mixed_precision_has_every_large_product_of_the_backward_pass_in_bfloat16() -> None:
     torch.manual_seed(4)
     layer = make_layer(proj_dim=3, clip=None).float()

@@ -1,37 +1,15 @@
 /* Products of numbers rounded to bfloat16 (the upper half of a float32), summed in float32.
  *
  * The layout is that of int8.h: slices of SLICE columns, (outputs / TILE, columns / 2, TILE, 2). A row's sums do not
- * depend on the other rows. AVX512_BF16 multiplies and adds two pairs per lane in one instruction; elsewhere the same
- * takes two, for tests alone.
+ * depend on the other rows.
  */
 #ifndef ELMOKIT_BF16_H
 #define ELMOKIT_BF16_H
 
 #include "int8.h"
+#include "pairs.h"
 
 enum { PAIR_VECTORS = TILE / LANES }; /* registers of a tile's sums */
-
-/* To the nearest, halfway to even. NaN stays NaN: the bit that tells it from infinity may be among those cut. */
-INLINE uint16_t to_bf16(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if (value != value) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-/* sum + low products + high products of a register of weight pairs with one pair of inputs. */
-INLINE vec add_bf16_pair(vec sum, ivec pairs, int32_t input) {
-#if defined(__AVX512BF16__)
-    return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(__m512i)pairs, (__m512bh)_mm512_set1_epi32(input));
-#else
-    const uint32_t low = (uint32_t)input << 16, high = (uint32_t)input & 0xffff0000u;
-    float parts[2];
-    memcpy(parts, &low, sizeof low);
-    memcpy(parts + 1, &high, sizeof high);
-    sum += (vec)(pairs << 16) * everywhere(parts[0]);
-    return sum + (vec)(pairs & (int32_t)0xffff0000u) * everywhere(parts[1]);
-#endif
-}
 
 /* As multiply_int8_tile, for one tile. */
 INLINE void multiply_bf16_tile(const uint16_t *weight, const int16_t *inputs, long num_pairs, const float *from,

@@ -9,7 +9,7 @@
  *     w_k_ = sum over n of h e_k / total      offset_k_ = sum over n of e_k / total
  *
  * Positions are taken ROWS_AT_ONCE at a time. Their logits are stored by panels of candidates, (panels, rows, PANEL), so
- * that each of the three products reads them as they lie.
+ * that each of the three products reads them as they lie. What is only multiplied are items (items.h).
  */
 #include "outer.h"
 #include "power.h"
@@ -19,8 +19,9 @@ enum { ROWS_AT_ONCE = 128 };
 struct entropy {
     int64_t num_positions, width, num_candidates;
     const float *hidden;     /* (num_positions, width) */
-    const float *weights;    /* (panels of candidates, width, PANEL) */
-    const float *transposed; /* (panels of width, num_candidates, PANEL) */
+    const item *rows;        /* (num_positions, whole_pairs(width)): the same */
+    const item *weights;     /* (panels of candidates, width, PANEL) */
+    const item *transposed;  /* (panels of width, num_candidates, PANEL) */
     const float *offset;     /* (panels of candidates, PANEL), -inf past the last */
     const int64_t *own;      /* (num_positions): the candidate that is the target, or -1 */
     const float *target;     /* (num_positions): t */
@@ -29,21 +30,22 @@ struct entropy {
     float *hidden_grad;      /* (num_positions, width) */
     float *weights_grad;     /* (panels of candidates, width + 1, PANEL): the last row is that of the offsets */
     float *logits;           /* room for (panels of candidates, ROWS_AT_ONCE, PANEL) */
-    float *scaled;           /* room for (ROWS_AT_ONCE, width + 1): h / total, and 1 / total */
-    float *tiles;            /* room for COLUMNS_AT_ONCE * DEPTH */
+    item *powers;            /* room for the same: e; in float32 it may be the memory of the logits */
+    item *scaled;            /* room for (ROWS_AT_ONCE, width + 1): h / total, and 1 / total */
+    item *tiles;             /* room for COLUMNS_AT_ONCE * DEPTH */
 };
 
 /* Logits of rows from `first` on, and the largest of each. */
 static void find_logits(const struct entropy *job, long first, long count) {
-    const long width = job->width, stride = ROWS_AT_ONCE * PANEL;
-    const struct rows hidden = {job->hidden + first * width, width, PANEL};
+    const long width = job->width, pitch = whole_pairs(width), stride = ROWS_AT_ONCE * PANEL;
+    const struct rows hidden = {job->rows + first * pitch, pitch, PANEL};
     float most[ROWS_AT_ONCE * PANEL];
     for (long at = 0; at < count * PANEL; at++) most[at] = job->target[first + at / PANEL];
     for (long row = 0; row < count; row++) job->top[first + row] = job->target[first + row];
     for (long panel = 0; panel * PANEL < job->num_candidates; panel++) {
         float *logits = job->logits + panel * stride;
         for (long k = 0; k < width; k += DEPTH)
-            multiply_part(job->weights + (panel * width + k) * PANEL, skip_depth(hidden, k), count,
+            multiply_part(job->weights + (panel * pitch + k) * PANEL, skip_depth(hidden, k), count,
                           smaller_of(width - k, DEPTH), k ? logits : job->offset + panel * PANEL, k ? PANEL : 0, logits,
                           PANEL, PANEL);
         for (long row = 0; row < count; row++) {
@@ -60,16 +62,17 @@ static void find_logits(const struct entropy *job, long first, long count) {
         }
 }
 
-/* Powers in place of the logits, their totals, and what follows from these. */
+/* Powers of the logits, their totals, and what follows from these. */
 static void share_out(const struct entropy *job, long first, long count) {
     const long width = job->width;
     float sums[ROWS_AT_ONCE * PANEL] = {0};
     for (long panel = 0; panel * PANEL < job->num_candidates; panel++) {
-        float *logits = job->logits + panel * ROWS_AT_ONCE * PANEL;
+        const float *logits = job->logits + panel * ROWS_AT_ONCE * PANEL;
+        item *powers = job->powers + panel * ROWS_AT_ONCE * PANEL;
         for (long row = 0; row < count; row++)
             for (long at = row * PANEL; at < (row + 1) * PANEL; at += LANES) {
                 const vec power = power_of(load(logits + at) - job->top[first + row]);
-                store(logits + at, power);
+                store_items(powers + at, power);
                 store(sums + at, load(sums + at) + power);
             }
     }
@@ -80,23 +83,23 @@ static void share_out(const struct entropy *job, long first, long count) {
         job->total[first + row] = total;
         job->target_grad[first + row] = target[0] / total - 1;
         for (long at = 0; at < width; at++)
-            job->scaled[row * (width + 1) + at] = job->hidden[(first + row) * width + at] / total;
-        job->scaled[row * (width + 1) + width] = 1 / total;
+            job->scaled[row * (width + 1) + at] = to_item(job->hidden[(first + row) * width + at] / total);
+        job->scaled[row * (width + 1) + width] = to_item(1 / total);
     }
 }
 
-EXPORT void KERNEL(cross_entropy)(const struct entropy *job) {
+EXPORT void ITEM_KERNEL(cross_entropy)(const struct entropy *job) {
     const long width = job->width, panels = (job->num_candidates + PANEL - 1) / PANEL;
     for (long first = 0; first < job->num_positions; first += ROWS_AT_ONCE) {
         const long count = smaller_of(job->num_positions - first, ROWS_AT_ONCE);
         find_logits(job, first, count);
         share_out(job, first, count);
         float *hidden_grad = job->hidden_grad + first * width;
-        const struct rows powers = {job->logits, PANEL, ROWS_AT_ONCE * PANEL};
+        const struct rows powers = {job->powers, PANEL, ROWS_AT_ONCE * PANEL};
         multiply_panels(job->transposed, powers, count, job->num_candidates, hidden_grad, width, width, 0);
         for (long row = 0; row < count; row++)
             for (long at = 0; at < width; at++) hidden_grad[row * width + at] /= job->total[first + row];
-        multiply_outer(job->scaled, width + 1, job->logits, ROWS_AT_ONCE, count, width + 1, panels, job->tiles,
+        multiply_outer(job->scaled, width + 1, job->powers, ROWS_AT_ONCE, count, width + 1, panels, job->tiles,
                        job->weights_grad, first > 0);
     }
 }

@@ -17,6 +17,11 @@
  * as (blocks, 4, positions, PANEL): as panels of the products that read it next, and so that a step's work on one block
  * stays in the first-level cache. The last block is filled up with cells whose weights are zero; they are computed, but
  * no product reads them.
+ *
+ * W and R of a large layer do not stay in the cache from step to step. The half that does not wait for the step before,
+ * W x and x_, is then computed for several steps at once. Sums are cut in the same places, so the bits are the same.
+ *
+ * x, h', m, p_ and gates_ are only multiplied: they are items, as the packed weights are (items.h). All else is float32.
  */
 #include "cell.h"
 #include "panels.h"
@@ -26,33 +31,35 @@ enum { GATES = 4 };
 struct layer {
     const int64_t *batch_sizes;
     int64_t num_steps, num_positions, num_rows, width, num_cells;
+    int64_t group; /* positions whose W x and x_ are computed at once, or 0: then width must be a multiple of DEPTH */
     float cell_clip, proj_clip;
 };
 
 struct forward {
     struct layer layer;
-    const float *gate_panels;  /* (blocks, 4, 2 width, PANEL): W and R */
+    const item *gate_panels;   /* (blocks, 4, 2 width, PANEL): W and R */
     const float *bias;         /* (blocks, 4, PANEL) */
-    const float *projection;   /* (panels of width, num_cells, PANEL): V */
+    const item *projection;    /* (panels of width, num_cells, PANEL): V */
     const float *start_hidden; /* (num_rows, width) */
     const float *start_cells;  /* (blocks, num_rows, PANEL) */
-    float *joined;             /* (num_positions, 2 width): x, which is given, and h', which is written */
+    item *joined;              /* (num_positions, 2 width): x, which is given, and h', which is written */
     float *gates;              /* (blocks, 4, num_positions, PANEL), squashed */
     float *cells;              /* (blocks, num_positions, PANEL) */
-    float *squashed;           /* the same: m */
+    item *squashed;            /* the same: m */
     float *outputs;            /* (num_positions, width) */
 };
 
 struct backward {
     struct layer layer;
-    const float *gate_panels;  /* (panels of 2 width, blocks * 4 * PANEL, PANEL): W and R, transposed */
-    const float *projection;   /* (blocks, width, PANEL): V, transposed */
+    const item *gate_panels;   /* (panels of 2 width, blocks * 4 * PANEL, PANEL): W and R, transposed */
+    const item *projection;    /* (blocks, width, PANEL): V, transposed */
     const float *start_cells;
-    float *gates; /* becomes gates_ */
+    const float *gates;        /* squashed */
+    item *gates_grad;          /* gates_; in float32 it may be the memory of the gates */
     const float *cells;
     const float *outputs;
     const float *outputs_grad; /* (num_positions, width) */
-    float *projected_grad;     /* (num_positions, width): p_ */
+    item *projected_grad;      /* (num_positions, whole_pairs(width)): p_ */
     float *joined_grad;        /* (num_positions, 2 width): x_ and h'_ */
     float *bias_grad;          /* (blocks, 4, PANEL) */
     float *cell_grad;          /* room for (blocks, num_rows, PANEL) */
@@ -77,16 +84,40 @@ INLINE void store_block_gates(float *to, struct gates gates, long stride) {
     store(to + 3 * stride, gates.candidate);
 }
 
-/* One block's gates of all rows of a step, before squashing. */
-static void open_gates(const struct forward *job, long block, long position, long size) {
+INLINE void store_gate_items(item *to, struct gates gates, long stride) {
+    store_items(to, gates.in);
+    store_items(to + stride, gates.forget);
+    store_items(to + 2 * stride, gates.out);
+    store_items(to + 3 * stride, gates.candidate);
+}
+
+/* An odd number of cells leaves one beside the last in its pair, which a product reads: it must be finite. */
+INLINE void clear_pair(const struct layer *layer, long block, item *items, long size) {
+    if (PAIR == 1 || layer->num_cells % PAIR == 0 || block != layer->num_cells / PANEL) return;
+    for (long row = 0; row < size; row++) items[row * PANEL + layer->num_cells % PANEL] = 0;
+}
+
+/* The steps from `step` on whose positions are at most a group, at least one; *size gets their positions. */
+static long group_steps(const struct layer *layer, long step, long *size) {
+    long count = 0;
+    for (*size = 0; step + count < layer->num_steps; count++) {
+        const long rows = layer->batch_sizes[step + count];
+        if (count && *size + rows > layer->group) break;
+        *size += rows;
+    }
+    return count;
+}
+
+/* Columns `first` to `last` of x and h' in one block's gates of `size` positions, before squashing. */
+static void open_gates(const struct forward *job, long block, long position, long size, long first, long last) {
     const long depth = 2 * job->layer.width;
     const struct rows joined = {job->joined + position * depth, depth, PANEL};
     for (long gate = 0; gate < GATES; gate++) {
-        const float *panel = job->gate_panels + (block * GATES + gate) * depth * PANEL;
+        const item *panel = job->gate_panels + (block * GATES + gate) * depth * PANEL;
         const float *bias = job->bias + (block * GATES + gate) * PANEL;
         float *to = job->gates + gate_at(&job->layer, block, gate, position);
-        for (long k = 0; k < depth; k += DEPTH)
-            multiply_part(panel + k * PANEL, skip_depth(joined, k), size, smaller_of(depth - k, DEPTH), k ? to : bias,
+        for (long k = first; k < last; k += DEPTH)
+            multiply_part(panel + k * PANEL, skip_depth(joined, k), size, smaller_of(last - k, DEPTH), k ? to : bias,
                           k ? PANEL : 0, to, PANEL, PANEL);
     }
 }
@@ -96,14 +127,15 @@ static void advance_block(const struct forward *job, long block, long position, 
     const long stride = job->layer.num_positions * PANEL;
     float *gates = job->gates + gate_at(&job->layer, block, 0, position);
     float *after = job->cells + (block * job->layer.num_positions + position) * PANEL;
-    float *squashed = job->squashed + (block * job->layer.num_positions + position) * PANEL;
+    item *squashed = job->squashed + (block * job->layer.num_positions + position) * PANEL;
     for (long at = 0; at < size * PANEL; at += LANES) {
         const struct gates open = squash(load_block_gates(gates + at, stride));
         const vec cell = next_cell(open, load(before + at), job->layer.cell_clip);
         store_block_gates(gates + at, open, stride);
         store(after + at, cell);
-        store(squashed + at, open.out * hyperbolic_tangent(cell));
+        store_items(squashed + at, open.out * hyperbolic_tangent(cell));
     }
+    clear_pair(&job->layer, block, squashed, size);
 }
 
 /* Clip the outputs of a step, and hand them to the rows that go on. */
@@ -115,22 +147,27 @@ static void clip_outputs(const struct forward *job, long position, long size, lo
         for (; at + LANES <= width; at += LANES) store(output + at, clamp(load(output + at), job->layer.proj_clip));
         if (at < width)
             store_part(output + at, clamp(load_part(output + at, width - at), job->layer.proj_clip), width - at);
-        if (row < next_size)
-            memcpy(job->joined + (position + size + row) * 2 * width + width, output, (size_t)width * sizeof *output);
+        if (row < next_size) copy_items(job->joined + (position + size + row) * 2 * width + width, output, width);
     }
 }
 
-EXPORT void KERNEL(layer_forward)(const struct forward *job) {
+EXPORT void ITEM_KERNEL(layer_forward)(const struct forward *job) {
     const struct layer *layer = &job->layer;
     const long width = layer->width, blocks = num_blocks(layer);
     for (long row = 0; layer->num_steps && row < layer->batch_sizes[0]; row++)
-        memcpy(job->joined + row * 2 * width + width, job->start_hidden + row * width, (size_t)width * sizeof(float));
-    for (long step = 0, position = 0, earlier = 0; step < layer->num_steps; step++) {
+        copy_items(job->joined + row * 2 * width + width, job->start_hidden + row * width, width);
+    const long ahead = layer->group ? width : 0; /* columns that are computed for several steps at once */
+    for (long step = 0, position = 0, earlier = 0, next_group = 0; step < layer->num_steps; step++) {
         const long size = layer->batch_sizes[step];
+        if (ahead && step == next_group) {
+            long group;
+            next_group += group_steps(layer, step, &group);
+            for (long block = 0; block < blocks; block++) open_gates(job, block, position, group, 0, ahead);
+        }
         for (long block = 0; block < blocks; block++) {
             const float *before = step ? job->cells + (block * layer->num_positions + earlier) * PANEL
                                        : job->start_cells + block * layer->num_rows * PANEL;
-            open_gates(job, block, position, size);
+            open_gates(job, block, position, size, ahead, 2 * width);
             advance_block(job, block, position, size, before);
         }
         const struct rows squashed = {job->squashed + position * PANEL, PANEL, layer->num_positions * PANEL};
@@ -144,27 +181,29 @@ EXPORT void KERNEL(layer_forward)(const struct forward *job) {
 
 /* p_ of a step: from above, and for rows that go on from the step after. */
 static void project_gradient(const struct backward *job, long position, long size, long next_size) {
-    const long width = job->layer.width;
+    const long width = job->layer.width, pitch = whole_pairs(width);
     const float clip = job->layer.proj_clip;
     for (long row = 0; row < size; row++) {
         const float *above = job->outputs_grad + (position + row) * width;
         const float *after = job->joined_grad + (position + size + row) * 2 * width + width;
         const float *output = job->outputs + (position + row) * width;
-        float *to = job->projected_grad + (position + row) * width;
+        item *to = job->projected_grad + (position + row) * pitch;
         for (long at = 0; at < width; at += LANES) {
             const long count = smaller_of(width - at, LANES);
             vec grad = load_part(above + at, count);
             if (row < next_size) grad += load_part(after + at, count);
             const vec found = load_part(output + at, count);
-            store_part(to + at, choose((found >= clip) | (found <= -clip), (vec){0}, grad), count);
+            store_items_part(to + at, choose((found >= clip) | (found <= -clip), (vec){0}, grad), count);
         }
+        if (pitch > width) to[width] = 0;
     }
 }
 
-/* One block's gates_ of all rows of a step, from their m_, in place of the gates. */
+/* One block's gates_ of all rows of a step, from their m_. */
 static void retreat_block(const struct backward *job, long block, long position, long size, const float *before) {
     const long stride = job->layer.num_positions * PANEL;
-    float *gates = job->gates + gate_at(&job->layer, block, 0, position);
+    const float *gates = job->gates + gate_at(&job->layer, block, 0, position);
+    item *gates_grad = job->gates_grad + gate_at(&job->layer, block, 0, position);
     const float *cells = job->cells + (block * job->layer.num_positions + position) * PANEL;
     float *cell_grad = job->cell_grad + block * job->layer.num_rows * PANEL;
     for (long part = 0; part < PANEL; part += LANES) {
@@ -175,52 +214,64 @@ static void retreat_block(const struct backward *job, long block, long position,
             const struct gates found =
                 gate_gradients(load_block_gates(gates + at, stride), load(cells + at), load(before + at),
                                load(job->squashed_grad + at), &reached, job->layer.cell_clip);
-            store_block_gates(gates + at, found, stride);
+            store_gate_items(gates_grad + at, found, stride);
             store(cell_grad + at, reached);
             total.in += found.in, total.forget += found.forget;
             total.out += found.out, total.candidate += found.candidate;
         }
         store_block_gates(bias_grad, total, PANEL);
     }
+    for (long gate = 0; gate < GATES; gate++) clear_pair(&job->layer, block, gates_grad + gate * stride, size);
 }
 
-/* The part of x_ and h'_ of a step that comes through `depth` gates from the k-th on. */
-static void join_part(const struct backward *job, long position, long size, long k, long depth) {
+/* Some positions, and columns of x_ and h'_. */
+struct window {
+    long position, size, first, last;
+};
+
+/* The part of x_ and h'_ that comes through `depth` gates from the k-th on. */
+static void join_part(const struct backward *job, struct window window, long k, long depth) {
     const long columns = 2 * job->layer.width, all_gates = num_blocks(&job->layer) * GATES * PANEL;
-    const struct rows grads = {job->gates + position * PANEL, PANEL, job->layer.num_positions * PANEL};
-    float *out = job->joined_grad + position * columns;
-    for (long first = 0; first < columns; first += PANEL)
-        multiply_part(job->gate_panels + first * all_gates + k * PANEL, skip_depth(grads, k), size, depth,
-                      k ? out + first : NULL, columns, out + first, columns, smaller_of(columns - first, PANEL));
+    const struct rows grads = {job->gates_grad + window.position * PANEL, PANEL, job->layer.num_positions * PANEL};
+    float *out = job->joined_grad + window.position * columns;
+    for (long at = window.first; at < window.last; at += PANEL)
+        multiply_part(job->gate_panels + at * all_gates + k * PANEL, skip_depth(grads, k), window.size, depth,
+                      k ? out + at : NULL, columns, out + at, columns, smaller_of(window.last - at, PANEL));
 }
 
-/* x_ and h'_ of a step: whole blocks together, then the cells of a last block that is not whole, gate by gate. */
-static void join_gradient(const struct backward *job, long position, long size) {
+/* x_ and h'_: whole blocks together, then the cells of a last block that is not whole, gate by gate. */
+static void join_gradient(const struct backward *job, struct window window) {
     const long whole = job->layer.num_cells / PANEL * GATES * PANEL, left = job->layer.num_cells % PANEL;
-    for (long k = 0; k < whole; k += DEPTH) join_part(job, position, size, k, smaller_of(whole - k, DEPTH));
-    for (long gate = 0; left && gate < GATES; gate++) join_part(job, position, size, whole + gate * PANEL, left);
+    for (long k = 0; k < whole; k += DEPTH) join_part(job, window, k, smaller_of(whole - k, DEPTH));
+    for (long gate = 0; left && gate < GATES; gate++) join_part(job, window, whole + gate * PANEL, left);
 }
 
-EXPORT void KERNEL(layer_backward)(const struct backward *job) {
+EXPORT void ITEM_KERNEL(layer_backward)(const struct backward *job) {
     const struct layer *layer = &job->layer;
-    const long width = layer->width, blocks = num_blocks(layer);
+    const long width = layer->width, pitch = whole_pairs(width), blocks = num_blocks(layer);
     memset(job->cell_grad, 0, (size_t)(blocks * layer->num_rows * PANEL) * sizeof(float));
     memset(job->bias_grad, 0, (size_t)(blocks * GATES * PANEL) * sizeof(float));
-    long position = layer->num_positions;
+    const long ahead = layer->group ? width : 0; /* columns that are computed for several steps at once */
+    long position = layer->num_positions, waiting = 0; /* positions whose x_ is not yet computed */
     for (long step = layer->num_steps; step-- > 0;) {
         const long size = layer->batch_sizes[step];
         const long next_size = step + 1 < layer->num_steps ? layer->batch_sizes[step + 1] : 0;
         position -= size;
         project_gradient(job, position, size, next_size);
-        const struct rows projected = {job->projected_grad + position * width, width, PANEL};
+        const struct rows projected = {job->projected_grad + position * pitch, pitch, PANEL};
         for (long block = 0; block < blocks; block++) {
             const float *before =
                 step ? job->cells + (block * layer->num_positions + position - layer->batch_sizes[step - 1]) * PANEL
                      : job->start_cells + block * layer->num_rows * PANEL;
-            multiply_panels(job->projection + block * width * PANEL, projected, size, width, job->squashed_grad, PANEL,
+            multiply_panels(job->projection + block * pitch * PANEL, projected, size, width, job->squashed_grad, PANEL,
                             PANEL, 0);
             retreat_block(job, block, position, size, before);
         }
-        join_gradient(job, position, size);
+        join_gradient(job, (struct window){position, size, ahead, 2 * width});
+        waiting += size;
+        if (ahead && (!step || waiting + layer->batch_sizes[step - 1] > layer->group)) {
+            join_gradient(job, (struct window){position, waiting, 0, ahead});
+            waiting = 0;
+        }
     }
 }

@@ -12,23 +12,37 @@
 
 enum { COLUMNS_AT_ONCE = 256 }; /* of rows: with DEPTH a quarter of a megabyte */
 
-/* Columns of `depth` rows as tiles, (depth, columns of the tile). */
-static void pack_tiles(const float *rows, long stride, long depth, long num_columns, float *tiles) {
+/* Columns of `depth` rows as tiles, (depth / PAIR, columns of the tile, PAIR). */
+static void pack_tiles(const item *rows, long stride, long depth, long num_columns, item *tiles) {
+    const long whole = whole_pairs(depth);
 #define TILE(count)                                                                                                  \
-    for (long k = 0; k < depth; k++)                                                                                 \
-        for (int r = 0; r < count; r++) tiles[at * depth + k * count + r] = rows[k * stride + at + r]
+    for (long k = 0; k < whole; k++)                                                                                 \
+        for (int r = 0; r < count; r++)                                                                              \
+            tiles[at * whole + (k / PAIR * count + r) * PAIR + k % PAIR] = k < depth ? rows[k * stride + at + r] : 0
     FOR_TILES(num_columns, at, TILE)
 #undef TILE
 }
 
+/* Part of a panel, whose rows lie one after the other, as a product reads it: in bfloat16 through `paired`. */
+static const item *pair_rows(const item *panel, long depth, item *paired) {
+    if (PAIR == 1) return panel;
+    for (long k = 0; k < depth; k += PAIR)
+        for (long c = 0; c < PANEL; c++) {
+            paired[k * PANEL + c * PAIR] = panel[k * PANEL + c];
+            paired[k * PANEL + c * PAIR + PAIR - 1] = k + PAIR <= depth ? panel[(k + PAIR - 1) * PANEL + c] : 0;
+        }
+    return paired;
+}
+
 /* One part of a panel times all tiles. */
-static void multiply_tiles(const float *panel, const float *tiles, long depth, long num_columns, float *out, int add) {
+static void multiply_tiles(const item *panel, const item *tiles, long depth, long num_columns, float *out, int add) {
+    depth = whole_pairs(depth);
 #define TILE(count)                                                                                                  \
     do {                                                                                                             \
         vec sums[MOST_ROWS][VECTORS];                                                                                \
         UNROLL for (int r = 0; r < count; r++)                                                                       \
             UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] = (vec){0};                                          \
-        add_products(sums, panel, tiles + at * depth, 1, count, depth, count);                                       \
+        add_products(sums, panel, tiles + at * depth, PAIR, count, depth, count);                                    \
         float *to = out + at * PANEL;                                                                                \
         store_sums(sums, add ? to : NULL, PANEL, to, PANEL, PANEL, count);                                           \
     } while (0)
@@ -38,15 +52,16 @@ static void multiply_tiles(const float *panel, const float *tiles, long depth, l
 
 /* rows (num_rows, num_columns), panels (num_panels, num_rows of panel_rows, PANEL), out (num_panels, num_columns, PANEL);
  * tiles is room for COLUMNS_AT_ONCE * DEPTH numbers. */
-static void multiply_outer(const float *rows, long stride, const float *panels, long panel_rows, long num_rows,
-                           long num_columns, long num_panels, float *tiles, float *out, int accumulate) {
+static void multiply_outer(const item *rows, long stride, const item *panels, long panel_rows, long num_rows,
+                           long num_columns, long num_panels, item *tiles, float *out, int accumulate) {
+    item paired[PAIR == 1 ? 1 : DEPTH * PANEL];
     for (long first = 0; first < num_columns; first += COLUMNS_AT_ONCE) {
         const long columns = smaller_of(num_columns - first, COLUMNS_AT_ONCE);
         for (long k = 0; k < num_rows; k += DEPTH) {
             const long depth = smaller_of(num_rows - k, DEPTH);
             pack_tiles(rows + k * stride + first, stride, depth, columns, tiles);
             for (long q = 0; q < num_panels; q++)
-                multiply_tiles(panels + (q * panel_rows + k) * PANEL, tiles, depth, columns,
+                multiply_tiles(pair_rows(panels + (q * panel_rows + k) * PANEL, depth, paired), tiles, depth, columns,
                                out + (q * num_columns + first) * PANEL, accumulate || k > 0);
         }
     }

@@ -1,7 +1,8 @@
-/* Matrices to panels and back. What fills up a last panel is zero.
+/* Matrices to panels of items (items.h), and panels of float32 back to matrices. What fills up a last panel is zero.
  *
  * Four functions: panels are rows or columns of the matrix, and the way there or back. `step` serves matrices that take
- * turns, as the four gates do: the panels of one, or its PANELs of k, lie `step` apart.
+ * turns, as the four gates do: the panels of one, or its PANELs of k, lie `step` apart. Packing rounds to bfloat16, once
+ * per step of training.
  */
 #include "panels.h"
 
@@ -16,21 +17,42 @@ INLINE void transpose(const float *from, long from_stride, float *to, long to_st
         for (long r = 0; r < rows; r++) to[c * to_stride + r] = square[r][c];
 }
 
+/* Item (k, c) of a panel. */
+INLINE long item_at(long k, long c) { return k / PAIR * PAIR * PANEL + c * PAIR + k % PAIR; }
+
+/* Columns of up to PANEL rows to k from `first` on. */
+INLINE void pack_square(const float *from, long stride, item *panel, long first, long rows, long columns) {
+    item square[PANEL][PANEL];
+    for (long r = 0; r < rows; r++) copy_items(square[r], from + r * stride, columns);
+    for (long c = 0; c < columns; c++)
+        for (long r = 0; r < rows; r++) panel[item_at(first + c, r)] = square[r][c];
+}
+
+/* Zeros in all columns of a panel from `count` on, and in the k that fills up an odd depth. */
+INLINE void clear_rest(item *panel, long first, long end, long depth, long count) {
+    for (long k = first; k < end && count < PANEL; k++)
+        for (long c = count; c < PANEL; c++) panel[item_at(k, c)] = 0;
+    for (long k = depth; k < whole_pairs(depth) && end == depth; k++)
+        for (long c = 0; c < PANEL; c++) panel[item_at(k, c)] = 0;
+}
+
 /* panels[q * step][first + k][c] = matrix[q * PANEL + c][k]; every panel has `depth` k. */
-EXPORT void KERNEL(pack_rows)(const float *matrix, long stride, long num_rows, long num_columns, float *panels,
-                              long depth, long first, long step) {
+EXPORT void ITEM_KERNEL(pack_rows)(const float *matrix, long stride, long num_rows, long num_columns, item *panels,
+                                   long depth, long first, long step) {
     for (long row = 0; row < num_rows; row += PANEL) {
         const long count = smaller_of(num_rows - row, PANEL);
-        float *panel = panels + (row / PANEL * step * depth + first) * PANEL;
-        if (count < PANEL) memset(panel, 0, (size_t)(num_columns * PANEL) * sizeof *panel);
+        item *panel = panels + row / PANEL * step * whole_pairs(depth) * PANEL;
+        clear_rest(panel, first, first + num_columns, depth, count);
         long k = 0;
-        for (; count == PANEL && k + PANEL <= num_columns; k += PANEL)
-            transpose(matrix + row * stride + k, stride, panel + k * PANEL, PANEL, PANEL, PANEL);
+        if (first % PAIR == 0)
+            for (; count == PANEL && k + PANEL <= num_columns; k += PANEL)
+                pack_square(matrix + row * stride + k, stride, panel + (first + k) * PANEL, 0, PANEL, PANEL);
         for (; k < num_columns; k += PANEL)
-            transpose(matrix + row * stride + k, stride, panel + k * PANEL, PANEL, count,
-                      smaller_of(num_columns - k, PANEL));
+            pack_square(matrix + row * stride + k, stride, panel, first + k, count, smaller_of(num_columns - k, PANEL));
     }
 }
+
+#if !defined(ITEMS_BF16)
 
 EXPORT void KERNEL(unpack_rows)(float *matrix, long stride, long num_rows, long num_columns, const float *panels,
                                 long depth, long first, long step) {
@@ -46,20 +68,6 @@ EXPORT void KERNEL(unpack_rows)(float *matrix, long stride, long num_rows, long 
     }
 }
 
-/* panels[q][first + k / PANEL * PANEL * step + k % PANEL][c] = matrix[k][q * PANEL + c]; every panel has `depth` k. */
-EXPORT void KERNEL(pack_columns)(const float *matrix, long stride, long num_rows, long num_columns, float *panels,
-                                 long depth, long first, long step) {
-    for (long above = 0; above < num_rows; above += ROWS)
-        for (long column = 0; column < num_columns; column += PANEL) {
-            const long count = smaller_of(num_columns - column, PANEL);
-            for (long k = above; k < smaller_of(above + ROWS, num_rows); k++) {
-                float *to = panels + (column / PANEL * depth + first + k / PANEL * PANEL * step + k % PANEL) * PANEL;
-                if (count < PANEL) memset(to, 0, PANEL * sizeof *to);
-                memcpy(to, matrix + k * stride + column, (size_t)count * sizeof *to);
-            }
-        }
-}
-
 EXPORT void KERNEL(unpack_columns)(float *matrix, long stride, long num_rows, long num_columns, const float *panels,
                                    long depth, long first, long step) {
     for (long above = 0; above < num_rows; above += ROWS)
@@ -69,5 +77,36 @@ EXPORT void KERNEL(unpack_columns)(float *matrix, long stride, long num_rows, lo
                 memcpy(matrix + k * stride + column,
                        panels + (column / PANEL * depth + first + k / PANEL * PANEL * step + k % PANEL) * PANEL,
                        (size_t)count * sizeof *matrix);
+        }
+}
+
+#endif
+
+/* One k of a panel, or a pair of them: `count` of PANEL columns. */
+INLINE void pack_pair(const float *even, const float *odd, item *to, long count) {
+    item rows[PAIR][PANEL] = {{0}};
+    copy_items(rows[0], even, count);
+    if (odd) copy_items(rows[PAIR - 1], odd, count);
+    for (long c = 0; c < PANEL; c++)
+        for (long part = 0; part < PAIR; part++) to[c * PAIR + part] = rows[part][c];
+}
+
+/* panels[q][first + k / PANEL * PANEL * step + k % PANEL][c] = matrix[k][q * PANEL + c]; every panel has `depth` k, and
+ * `first` is a multiple of PAIR. */
+EXPORT void ITEM_KERNEL(pack_columns)(const float *matrix, long stride, long num_rows, long num_columns, item *panels,
+                                      long depth, long first, long step) {
+    const long whole = whole_pairs(depth);
+    for (long above = 0; above < num_rows; above += ROWS)
+        for (long column = 0; column < num_columns; column += PANEL) {
+            const long count = smaller_of(num_columns - column, PANEL);
+            for (long k = above; k < smaller_of(above + ROWS, num_rows); k += PAIR) {
+                const float *even = matrix + k * stride + column, *odd = even + stride;
+                if (PAIR == 1 || k + 1 >= num_rows) odd = NULL;
+                item *to = panels + (column / PANEL * whole + first + k / PANEL * PANEL * step + k % PANEL) * PANEL;
+                if (count == PANEL)
+                    pack_pair(even, odd, to, PANEL);
+                else
+                    pack_pair(even, odd, to, count);
+            }
         }
 }

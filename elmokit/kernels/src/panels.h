@@ -11,7 +11,7 @@
 #ifndef ELMOKIT_PANELS_H
 #define ELMOKIT_PANELS_H
 
-#include "kernel.h"
+#include "items.h"
 
 enum {
     PANEL = 16,
@@ -25,7 +25,7 @@ enum {
 /* Rows of the other operand: element k of row r is at first[r * row + k / PANEL * panel + k % PANEL].
  * Plain rows have panel == PANEL; a matrix that is itself in panels has row == PANEL. */
 struct rows {
-    const float *first;
+    const item *first;
     long row, panel;
 };
 
@@ -43,15 +43,15 @@ INLINE struct rows skip_depth(struct rows rows, long k) {
 INLINE long smaller_of(long a, long b) { return a < b ? a : b; }
 
 /* sums[r] += row r times a panel; `count` rows, a constant, so that the sums are registers. */
-INLINE void add_products(vec sums[][VECTORS], const float *panel, const float *row, long stride, long step, long depth,
+INLINE void add_products(vec sums[][VECTORS], const item *panel, const item *row, long stride, long step, long depth,
                          const int count) {
-    for (long k = 0; k < depth; k++) {
-        __builtin_prefetch(panel + (k + AHEAD) * PANEL);
-        vec weights[VECTORS];
-        UNROLL for (int v = 0; v < VECTORS; v++) weights[v] = load(panel + k * PANEL + v * LANES);
+    for (long k = 0; k < depth; k += PAIR) {
+        __builtin_prefetch(panel + (k + AHEAD * PAIR) * PANEL);
+        item_vec weights[VECTORS];
+        UNROLL for (int v = 0; v < VECTORS; v++) weights[v] = load_panel(panel + k * PANEL + v * LANES * PAIR);
         UNROLL for (int r = 0; r < count; r++) {
-            const vec value = everywhere(row[r * stride + k * step]);
-            UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] += value * weights[v];
+            const item_pair value = load_pair(row + r * stride + k * step);
+            UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] = add_product(sums[r][v], weights[v], value);
         }
     }
 }
@@ -72,7 +72,7 @@ INLINE void store_sums(vec sums[][VECTORS], const float *from, long from_stride,
 }
 
 /* One tile: `count` rows, a constant, times one part of a panel. */
-INLINE void multiply_tile(const float *panel, struct rows rows, long depth, const float *from, long from_stride,
+INLINE void multiply_tile(const item *panel, struct rows rows, long depth, const float *from, long from_stride,
                           float *out, long out_stride, long columns, const int count) {
     vec sums[MOST_ROWS][VECTORS];
     UNROLL for (int r = 0; r < count; r++)
@@ -109,7 +109,7 @@ INLINE void multiply_tile(const float *panel, struct rows rows, long depth, cons
     }
 
 /* All rows times one part of a panel. `from` is NULL for zeros; a from_stride of 0 starts every row from one. */
-static inline void multiply_part(const float *panel, struct rows rows, long num_rows, long depth, const float *from,
+static inline void multiply_part(const item *panel, struct rows rows, long num_rows, long depth, const float *from,
                                  long from_stride, float *out, long out_stride, long columns) {
 #define TILE(count)                                                                                                  \
     multiply_tile(panel, skip_rows(rows, at), depth, from ? from + at * from_stride : NULL, from_stride,             \
@@ -117,6 +117,8 @@ static inline void multiply_part(const float *panel, struct rows rows, long num_
     FOR_TILES(num_rows, at, TILE)
 #undef TILE
 }
+
+#if !defined(ITEMS_BF16)
 
 /* One to three rows times part of `streams` panels at once (both constants): one panel alone has too few sums to keep the
  * multipliers busy. Panels lie `panel_size` apart; their columns lie side by side in `from` and `out`. */
@@ -171,14 +173,16 @@ static inline void multiply_few(const float *panels, struct rows rows, long num_
     }
 }
 
+#endif
+
 /* All rows times panels: out = rows . panels, or out += it. num_columns may end inside a panel. */
-static inline void multiply_panels(const float *panels, struct rows rows, long num_rows, long depth, float *out,
+static inline void multiply_panels(const item *panels, struct rows rows, long num_rows, long depth, float *out,
                                    long out_stride, long num_columns, int accumulate) {
     for (long k = 0; k < depth; k += DEPTH) {
         const long part = smaller_of(depth - k, DEPTH);
         const int add = accumulate || k > 0;
         for (long first = 0; first < num_columns; first += PANEL)
-            multiply_part(panels + first * depth + k * PANEL, skip_depth(rows, k), num_rows, part,
+            multiply_part(panels + first * whole_pairs(depth) + k * PANEL, skip_depth(rows, k), num_rows, part,
                           add ? out + first : NULL, out_stride, out + first, out_stride,
                           smaller_of(num_columns - first, PANEL));
     }

@@ -1,0 +1,3 @@
+/* layer.c, with what is only multiplied in bfloat16. */
+#define ITEMS_BF16
+#include "layer.c"
