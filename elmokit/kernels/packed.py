@@ -50,14 +50,18 @@ class Int8Weight:
 
 
 def build_char_tables(
-    char_embedding: Tensor, convs: Sequence[tuple[Tensor, Tensor]], *, activation: Literal["relu", "tanh"]
+    char_embedding: Tensor,
+    convs: Sequence[tuple[Tensor, Tensor]],
+    *,
+    activation: Literal["relu", "tanh"],
+    precision: torch.dtype = torch.double,
 ) -> CharTables:
-    """Multiply every character with every filter once.
+    """Multiply every character with every filter once, in this precision: training takes float32, a fifth of the time.
 
     ``char_embedding`` is (261, E), without the row of the mask id; ``convs`` are (weight, bias) as in ``nn.Conv1d``.
     """
-    embedding_IE = functional.pad(char_embedding.detach().double(), (0, 0, 1, 0))
-    weights_tEB = torch.cat([_to_blocks(weight.detach().double()) for weight, _ in convs])
+    embedding_IE = functional.pad(char_embedding.detach().to(precision), (0, 0, 1, 0))
+    weights_tEB = torch.cat([_to_blocks(weight.detach().to(precision)) for weight, _ in convs])
     return CharTables(
         table=torch.matmul(embedding_IE, weights_tEB).float().flatten(),
         bias=torch.cat([bias.detach() for _, bias in convs]).float(),

@@ -56,7 +56,8 @@ class TablePool(torch.autograd.Function):
     ) -> Tensor:
         """``convs`` are the filters of every width, then their biases."""
         weights, biases = convs[: len(convs) // 2], convs[len(convs) // 2 :]
-        tables = build_char_tables(char_embedding, list(zip(weights, biases, strict=True)), activation=activation)
+        filters = list(zip(weights, biases, strict=True))
+        tables = build_char_tables(char_embedding, filters, activation=activation, precision=torch.float32)
         pooled_WF, winners_WF = kernels.char_pool_learning(char_ids_WC, tables)
         ctx.kernels, ctx.tables, ctx.counts = kernels, tables, [len(bias) for bias in biases]
         ctx.save_for_backward(char_ids_WC, winners_WF, pooled_WF, char_embedding, *weights)
