@@ -67,6 +67,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "layer_forward": [_POINTER],
     "layer_backward": [_POINTER],
     "cross_entropy": [_POINTER],
+    "adam": [_POINTER],
     "outer_panels": [_POINTER, _LONG, _POINTER, *[_LONG] * 3, *[_POINTER] * 2],
     **{name: [_POINTER, *[_LONG] * 3, _POINTER, *[_LONG] * 3] for name in _REPACKING},
 }

@@ -1,5 +1,8 @@
 """Updates of the weights: torch's optimizers for whole tensors, Adagrad or SGD by hand for rows of the softmax.
 
+Adam on a CPU is a kernel of our own, in one visit to every weight: the clip is part of it, and rows of the softmax
+without a gradient need none in memory. torch's optimizer stores its state.
+
 A sampled softmax has a gradient in a few thousand of its rows only. torch's sparse gradients would do, but its
 optimizer warns at every step that it does not check them, and the arithmetic is two lines.
 
@@ -13,7 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
+from elmokit.kernels.adam import AdamPart, AdamSettings, halve, update
+from elmokit.model.directions import call_both
 from elmokit.model.language_model import LanguageModel
+from elmokit.model.products import kernels_for
 from elmokit.pretrain.recipe import PretrainSettings
 from elmokit.runs.optimizers import FIRST_SUM, OPTIMIZERS, TINY, check_finite
 
@@ -56,8 +62,11 @@ class PretrainOptimizer:
             gradients += [rows.weight_RP, rows.bias_R]
         norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in gradients])))
         check_finite("the gradient norm", norm)
-        if self._clip_norm is not None and norm > self._clip_norm:
-            torch._foreach_mul_(gradients, self._clip_norm / norm)
+        scale = self._clip_norm / norm if self._clip_norm is not None and norm > self._clip_norm else 1.0
+        if isinstance(self._whole, torch.optim.Adam) and self._step_adam(self._whole, rows, learning_rate, scale):
+            return norm
+        if scale != 1:
+            torch._foreach_mul_(gradients, scale)
         if rows is not None and not self._by_rows:
             self._softmax.weight.grad = _whole(self._softmax.weight, rows.rows_R, rows.weight_RP)
             self._softmax.bias.grad = _whole(self._softmax.bias, rows.rows_R, rows.bias_R)
@@ -71,6 +80,36 @@ class PretrainOptimizer:
             self._move_rows("weight", self._softmax.weight, rows.rows_R, rows.weight_RP, learning_rate)
             self._move_rows("bias", self._softmax.bias, rows.rows_R, rows.bias_R, learning_rate)
         return norm
+
+    @torch.no_grad()
+    def _step_adam(self, adam: torch.optim.Adam, rows: RowGradients | None, learning_rate: float, scale: float) -> bool:
+        """Update every weight by the kernel; return False if there is none for such weights."""
+        kernels = kernels_for(self._softmax.weight)
+        if kernels is None or not all(parameter.is_contiguous() for parameter in self._names):
+            return False
+        listed = (
+            {} if rows is None else {self._softmax.weight: rows.weight_RP, self._softmax.bias: rows.bias_R[:, None]}
+        )
+        parts = []
+        for parameter in self._names:
+            gradient = listed.get(parameter, parameter.grad)
+            if gradient is None:
+                continue
+            state = adam.state[parameter]
+            if not state:
+                state["step"] = torch.zeros((), dtype=torch.float32, device="cpu")
+                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+            state["step"] += 1
+            weight, *others = (parameter.detach(), state["exp_avg"], state["exp_avg_sq"], gradient.contiguous())
+            of = rows.rows_R if rows is not None and parameter in listed else None
+            mean, square, grad = (_as_matrix(tensor) for tensor in others)
+            parts.append(AdamPart(_as_matrix(weight), mean, square, grad, int(state["step"]), of))
+        group = adam.param_groups[0]
+        settings = AdamSettings(learning_rate, scale, group["betas"], group["eps"])
+        calls = [(kernels, half, settings) for half in halve(parts)]
+        call_both(None, update, *calls)
+        increment_version([parameter for parameter in self._names if parameter.grad is not None or parameter in listed])
+        return True
 
     @torch.no_grad()
     def _move_rows(
@@ -101,6 +140,10 @@ class PretrainOptimizer:
                 # torch keeps step counts on the CPU.
                 device = torch.device("cpu") if key == "step" else parameters[name].device
                 self._whole.state[parameters[name]][key] = value.to(device, copy=True)
+
+
+def _as_matrix(tensor: Tensor) -> Tensor:
+    return tensor if tensor.ndim == 2 else tensor.view(-1, 1)
 
 
 def _whole(parameter: nn.Parameter, rows_R: Tensor, gradient: Tensor) -> Tensor:
