@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,35 +45,53 @@ def direction(parts: dict[str, torch.Tensor]) -> DirectionBatch:
     return DirectionBatch(parts["words_N"], parts["targets_N"], candidates, parts["rows"])
 
 
+class Steps:
+    """A model in training, and batches for it."""
+
+    def __init__(self, settings_path: Path, batches_path: Path) -> None:
+        settings = json.loads(settings_path.read_text("utf-8"))
+        make_batch = either(batches_module, "PretrainBatch", "TrainingBatch")
+        self.batches = [
+            make_batch(step, found["char_ids_WC"], direction(found["forward"]), direction(found["backward"]))
+            for step, found in enumerate(torch.load(batches_path))
+        ]
+        either(system, "keep_freed_memory", "keep_memory")()
+        torch.manual_seed(0)
+        self.model = LanguageModel.untrained(BiLMConfig.model_validate(settings["model"]), settings["num_words"])
+        training = either(recipe_module, "PretrainSettings", "TrainingSettings")(steps=1, **settings["training"])
+        self.optimizer = either(optimizer_module, "PretrainOptimizer", "RunOptimizer")(
+            self.model, training, sampled=True
+        )
+        self.learning_rate, self.num_rows = training.learning_rate, settings["num_rows"]
+        self.state = self.model.bilm.zero_state(self.num_rows)
+        self.options: dict[str, bool] = {}
+        if settings.get("precision") == "bf16":  # the present version alone
+            self.model.bilm.mix_precision()
+            self.options["mixed"] = True
+
+    def take(self, number: int, executor: Executor | None) -> float:
+        """Take a step and return the loss of both directions."""
+        found = compute_gradients(
+            self.model,
+            self.batches[number % len(self.batches)],
+            self.state,
+            drop=lambda _: lambda tensor: tensor,
+            scale=0.5 / self.num_rows,
+            executor=executor,
+            **self.options,
+        )
+        self.optimizer.step(found.softmax_rows, self.learning_rate)
+        self.state = found.final
+        return float(found.forward_loss + found.backward_loss)
+
+
 def main() -> None:
-    settings = json.loads(Path(sys.argv[1]).read_text("utf-8"))
-    make_batch = either(batches_module, "PretrainBatch", "TrainingBatch")
-    batches = [
-        make_batch(step, found["char_ids_WC"], direction(found["forward"]), direction(found["backward"]))
-        for step, found in enumerate(torch.load(sys.argv[2]))
-    ]
-    either(system, "keep_freed_memory", "keep_memory")()
-    torch.manual_seed(0)
-    model = LanguageModel.untrained(BiLMConfig.model_validate(settings["model"]), settings["num_words"])
-    training = either(recipe_module, "PretrainSettings", "TrainingSettings")(steps=1, **settings["training"])
-    optimizer = either(optimizer_module, "PretrainOptimizer", "RunOptimizer")(model, training, sampled=True)
-    state = model.bilm.zero_state(settings["num_rows"])
+    steps = Steps(Path(sys.argv[1]), Path(sys.argv[2]))
     with direction_threads(torch.device("cpu")) as executor:
         for request in sys.stdin:
-            batch = batches[int(request) % len(batches)]
             wall, cpu = time.perf_counter(), time.process_time()
-            found = compute_gradients(
-                model,
-                batch,
-                state,
-                drop=lambda _: lambda tensor: tensor,
-                scale=0.5 / settings["num_rows"],
-                executor=executor,
-            )
-            optimizer.step(found.softmax_rows, training.learning_rate)
-            state = found.final
+            loss = steps.take(int(request), executor)
             took = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
-            loss = (found.forward_loss + found.backward_loss).item()
             print(json.dumps(took | {"loss": loss}), flush=True)
 
 
