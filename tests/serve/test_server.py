@@ -1,8 +1,10 @@
 """Server processes: signals, workers, crashes."""
 
 import os
+import random
 import re
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -31,8 +33,9 @@ def started(folder: Path, *options: str, port: int = 0) -> Iterator[tuple[Client
     command = ["serve", "--model", str(folder), "--state", "reset", "--port", str(port), "--quiet", *options]
     server = start_command(*command)
     try:
-        found = re.search(r":(\d+)$", server.stderr.readline().strip())
-        assert found, "the server did not start"
+        line = server.stderr.readline().strip()
+        found = re.search(r":(\d+)$", line)
+        assert found, f"the server did not start: {line!r}"
         client = Client(int(found[1]))
         stop = time.monotonic() + 60
         while time.monotonic() < stop:
@@ -45,6 +48,15 @@ def started(folder: Path, *options: str, port: int = 0) -> Iterator[tuple[Client
     finally:
         server.kill()
         server.communicate()
+
+
+def port_for_restart() -> int:
+    """Return a free port that clients are never given: one that connects to itself would keep it from a server."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)):
+                return port
+    pytest.skip("no free port below 30,000")
 
 
 def ask_until(client: Client, stop: threading.Event, first: int, log: list[str]) -> None:
@@ -73,7 +85,7 @@ def test_after_kill_9_clients_see_refused_connections_and_never_a_wrong_answer(f
     stop, log = threading.Event(), []
     threads = []
     try:
-        with started(folder) as (client, server):
+        with started(folder, port=port_for_restart()) as (client, server):
             threads += [threading.Thread(target=ask_until, args=(client, stop, k, log)) for k in range(6)]
             for thread in threads:
                 thread.start()
