@@ -44,7 +44,7 @@ OTHERS = {
     "tags": 400.0,
     ENSEMBLE: 60.0,
 }
-TRAINED_BILM = 8.0  # times the seconds per step with cached layers
+TRAINED_BILM = 5.0  # times the seconds per step with cached layers; 3.4 to 3.7 were measured with NER (docs/log.md)
 OVERHEAD = 15.0  # seconds of a run for reading data and layers
 
 
