@@ -23,7 +23,9 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
+from urllib.request import urlopen
 
+import numpy as np
 from report import Report, Row, gather_facts, judge, spread
 from workload import SIZES, write_model
 
@@ -83,6 +85,14 @@ class Bench:
             part = [self.sentences[(count + offset) % len(self.sentences)] for offset in range(128)]
             count += len(self.embedder.encode(part, normalize_embeddings=True))
         return count / (time.perf_counter() - start)
+
+    def batches(self) -> tuple[float, float]:
+        """Return the number of sentences and of batches that the server has run."""
+        with urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+            found = dict(
+                re.findall(r"^elmokit_batch_next_size_(sum|count) (\S+)$", answer.read().decode(), re.MULTILINE)
+            )
+        return float(found["sum"]), float(found["count"])
 
     def memory(self) -> float:
         """Return the resident megabytes of the server."""
@@ -149,20 +159,22 @@ def started(model: Path) -> Iterator[tuple[int, int]]:
 def measure(bench: Bench, size: str, args: argparse.Namespace) -> list[Row]:
     rows, best_single = [], 0.0
     for per_request, goal in ((32, 0.8), (1, 0.8 if size == "paper" else 0.4)):
-        own, served, cpu = [], [], []
+        own, served, cpu, sizes = [], [], [], []
         for _ in range(args.rounds):
             bench.settle()
+            before = bench.batches()
             found = bench.run(per_request=per_request)
+            num_sentences, num_batches = np.subtract(bench.batches(), before)
             if set(found["statuses"]) != {"200"}:
                 sys.exit(f"expected answers 200 only, and some of them: {found}")
             served.append(found["requests"] * per_request / found["answered"])
             cpu.append(found["cpu"] / found["seconds"])
+            sizes.append(num_sentences / num_batches)
             own.append(bench.encode())
         ratios = [ours / theirs for ours, theirs in zip(served, own, strict=True)]
         best_single = median(served) if per_request == 1 else best_single
-        what = (
-            f"{NUM_CLIENTS} clients, {per_request} per request: sentences/s ({median(cpu):.0%} of a core for the load)"
-        )
+        what = f"{NUM_CLIENTS} clients, {per_request} per request: sentences/s"
+        what += f" ({median(cpu):.0%} of a core for the load; {median(sizes):.0f} sentences per batch)"
         row = Row(size, what, spread(own, "{:.0f}"), spread(served, "{:.0f}"), spread(ratios, "{:.0%}"))
         rows.append(judge(row, f">= {goal:.0%}", met=median(ratios) >= goal))
     return [*rows, measure_half(bench, size, best_single), measure_latency(bench, size)]
