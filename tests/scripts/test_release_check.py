@@ -1,6 +1,7 @@
 """The release check finds what must not be released. `make release-check` runs the whole of it."""
 
 import io
+import json
 import lzma
 import tarfile
 import zipfile
@@ -108,6 +109,31 @@ def test_incomplete_archives_and_built_files_are_named(script, tmp_path, left_ou
             archive.addfile(tarfile.TarInfo(f"elmokit-0.1.0/{name}"), io.BytesIO())
     with pytest.raises(script.CheckError, match=message):
         script.check_archive(path)
+
+
+@pytest.mark.parametrize(
+    ("package", "done"),
+    [({"name": "a", "version": "1", "vulns": []}, True), ({"name": "a", "skip_reason": "not found"}, False)],
+)
+def test_packages_that_cannot_be_looked_up_are_reported(script, tmp_path, capsys, package, done):
+    assert script.audit(fake_pip_audit(tmp_path, json.dumps({"dependencies": [package]}))) is done
+    assert ("NOT LOOKED UP for 1 of 1 packages: not found" in capsys.readouterr().out) is not done
+
+
+def test_a_vulnerable_package_and_a_missing_service_are_told_apart(script, tmp_path, capsys):
+    vulnerable = {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "PYSEC-1"}]}]}
+    with pytest.raises(script.CheckError, match=r"a \(PYSEC-1\)"):
+        script.audit(fake_pip_audit(tmp_path, json.dumps(vulnerable)))
+    assert script.audit(fake_pip_audit(tmp_path, "no connection")) is False
+    assert "cannot reach its service" in capsys.readouterr().out
+
+
+def fake_pip_audit(folder, output):
+    """Return a program that prints this output, in place of Python with pip-audit."""
+    program = folder / "python"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{output}\nEND\n")
+    program.chmod(0o755)
+    return program
 
 
 def test_large_wheels_are_an_error(script, make_wheel, monkeypatch):
