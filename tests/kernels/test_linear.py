@@ -33,7 +33,8 @@ def test_products_are_those_of_rounded_operands(compiled: Kernels, rows: int, in
 
 def test_rounding_is_to_even_and_keeps_what_is_not_finite(compiled: Kernels) -> None:
     halfway = [1 + 2**-8, 1 + 3 * 2**-8, -1 - 2**-8, 3.3e38, torch.inf, -torch.inf, torch.nan, -0.0, 1e-30]
-    values_n1 = torch.tensor([halfway]).t().contiguous()
+    odd_nans = torch.tensor([0x7F800001, 0x7FFFFFFF, -1], dtype=torch.int32).view(torch.float32)
+    values_n1 = torch.cat([torch.tensor(halfway), odd_nans])[:, None]
     found_n1 = multiply(compiled, torch.ones(1, 1), values_n1, torch.zeros(len(values_n1))).t()
     torch.testing.assert_close(found_n1, values_n1.bfloat16().float(), rtol=0, atol=0, equal_nan=True)
 
