@@ -48,7 +48,7 @@ class LayerWeights:
     cell_clip: float
     proj_clip: float
     items: Items = FP32
-    """What its products read: weights, inputs, outputs and gradients rounded to this type."""
+    """Type that weights, inputs, outputs and gradients are rounded to where they are only multiplied."""
 
 
 @dataclass(frozen=True)

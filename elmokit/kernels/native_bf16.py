@@ -1,4 +1,4 @@
-"""Whether training in bfloat16 pays on this CPU: it has the instructions, and they give what float32 gives."""
+"""Check of a CPU for training in bfloat16: it has the instructions, and they give the gradients of float32."""
 
 import math
 from functools import cache

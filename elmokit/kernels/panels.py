@@ -18,7 +18,7 @@ DEPTH, COLUMNS_AT_ONCE = 256, 256  # of panels.h and outer.h
 
 @dataclass(frozen=True)
 class Items:
-    """What the products of a kernel read (``items.h``). Sums are float32 either way."""
+    """Type of the operands of a kernel's products (``items.h``). Sums are float32 either way."""
 
     dtype: torch.dtype
     suffix: str  # of the kernels' names
