@@ -12,6 +12,7 @@ import typer
 from elmokit.cli.app import app
 from elmokit.cli.commands import sub_app, verb
 from elmokit.cli.messages import print_message
+from elmokit.cli.options import RecipeChanges, RunDir
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.system import keep_freed_memory
 
@@ -43,9 +44,7 @@ def _known_kind(name: str) -> str:
 @verb(encoder, epilog=TRAIN_EPILOG)
 def train(
     kind: Annotated[str, typer.Argument(metavar="ENCODER", help=f"One of {', '.join(KINDS)}.", parser=_known_kind)],
-    settings: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Values in place of the recipe's.")
-    ] = None,
+    settings: RecipeChanges = None,
     *,
     recipe: Annotated[
         str | None,
@@ -53,10 +52,7 @@ def train(
             metavar="NAME|FILE", help="A bundled recipe by its name, or a TOML file.  [default: the encoder's]"
         ),
     ] = None,
-    run_dir: Annotated[
-        Path | None,
-        typer.Option("--run-dir", metavar="DIR", help="Folder of the run.  [default: runs/ and the recipe's name]"),
-    ] = None,
+    run_dir: RunDir = None,
 ) -> None:
     """Train an encoder on text. An interrupted run is resumed."""
     keep_freed_memory()
@@ -78,7 +74,7 @@ def train(
 
         result = train_encoder(resolved, run_dir, report=report, stop=stop, progress=shown.read)
     if result is None:
-        raise KeyboardInterrupt(f"the run is saved in {run_dir}; the same command resumes it")
+        raise KeyboardInterrupt(f"the run is saved in {run_dir}; run the same command to resume")
     print_message(f"the run is finished, after step {result.step:,}; the encoder is in {run_dir / MODEL}")
     typer.echo(json.dumps(result.to_json(), indent=2))
 

@@ -58,6 +58,13 @@ StateOrCarry = Annotated[
         "or where the sentence before ended (carry)."
     ),
 ]
+RecipeChanges = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Values in place of the recipe's.")
+]
+RunDir = Annotated[
+    Path | None,
+    typer.Option("--run-dir", metavar="DIR", help="Folder of the run.  [default: runs/ and the recipe's name]"),
+]
 Workers = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Processes that prepare text.  [default: one per core]"),

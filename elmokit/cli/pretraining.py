@@ -9,7 +9,17 @@ import typer
 from elmokit.cli.app import app
 from elmokit.cli.commands import verb
 from elmokit.cli.messages import is_first_process, print_message
-from elmokit.cli.options import Language, Split, TextFiles, Tokenized, Workers, Wrapped, num_workers
+from elmokit.cli.options import (
+    Language,
+    RecipeChanges,
+    RunDir,
+    Split,
+    TextFiles,
+    Tokenized,
+    Workers,
+    Wrapped,
+    num_workers,
+)
 from elmokit.cli.run_display import show_run
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.system import keep_freed_memory
@@ -30,15 +40,15 @@ Ctrl-C finishes the step, saves and exits; run the same command to resume. A sec
 @verb(app, epilog=PRETRAIN_EPILOG)
 def pretrain(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A TOML file with model and training settings, or a name: small.")
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A TOML file with model and training settings, or a bundled recipe's name, such as small.",
+        ),
     ],
-    changes: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Values that replace the recipe's.")
-    ] = None,
+    changes: RecipeChanges = None,
     *,
-    run_dir: Annotated[
-        Path | None, typer.Option("--run-dir", metavar="DIR", help="The run's folder.  [default: runs/RECIPE's name]")
-    ] = None,
+    run_dir: RunDir = None,
     workers: Workers = None,
 ) -> None:
     """Train a biLM from text. An existing run is resumed."""

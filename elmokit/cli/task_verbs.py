@@ -11,7 +11,7 @@ import typer
 from elmokit.cli.app import app
 from elmokit.cli.commands import sub_app, verb
 from elmokit.cli.messages import print_message
-from elmokit.cli.options import Language
+from elmokit.cli.options import Language, RecipeChanges, RunDir
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.system import keep_freed_memory
 from elmokit.cli.task_display import print_scores, task_run_shown
@@ -65,9 +65,7 @@ app.add_typer(task, name="task")
 @verb(task, epilog=TRAIN_EPILOG)
 def train(
     name: TaskName,
-    settings: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Values in place of the recipe's.")
-    ] = None,
+    settings: RecipeChanges = None,
     *,
     train: Annotated[Path, typer.Option(metavar="FILE", help="Data to train on.")],
     dev: Annotated[Path, typer.Option(metavar="FILE", help="Data to select the best weights with.")],
@@ -88,10 +86,7 @@ def train(
     untrained: Annotated[
         bool, typer.Option("--untrained", help="Take only the shape of the biLM, with random weights, as a control.")
     ] = False,
-    run_dir: Annotated[
-        Path | None,
-        typer.Option("--run-dir", metavar="DIR", help="Folder of the run.  [default: runs/ and the recipe's name]"),
-    ] = None,
+    run_dir: RunDir = None,
 ) -> None:
     """Train a model of a task on labeled files. An interrupted run is resumed."""
     keep_freed_memory()
@@ -117,7 +112,7 @@ def train(
 
         finished = run_task(task, resolved, data, run_dir, report=report, stop=stop)
     if finished is None:
-        raise KeyboardInterrupt(f"the run is saved in {run_dir}; the same command resumes it")
+        raise KeyboardInterrupt(f"the run is saved in {run_dir}; run the same command to resume")
     print_scores({"dev": finished.dev} | ({} if finished.test is None else {"test": finished.test}))
     print_message(f"{shown.summary()}; the model is in {run_dir / MODEL}")
 

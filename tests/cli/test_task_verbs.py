@@ -17,6 +17,8 @@ from elmokit.config import find_recipe
 from elmokit.tasks.names import TASKS
 from elmokit.tasks.recipe import TaskRecipe
 
+pytestmark = pytest.mark.long
+
 FILES = {
     "classify": [f"classify/{part}.tsv" for part in ("train", "dev", "test")],
     "coref": ["coref/litbank-conll.tar.xz"] * 3,
@@ -81,7 +83,6 @@ def model(home: Path) -> str:
 # train
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_is_trained_evaluated_and_asked(home, task, capfd):
     assert cli.run(train(home, task)) == 0
@@ -154,7 +155,6 @@ def test_elmo_none_is_the_baseline_and_a_folder_may_be_called_by_a_number(home, 
     assert cli.run([*train(home, "ner"), "--elmo", "2024"]) == 0
 
 
-@pytest.mark.long
 def test_after_ctrl_c_the_same_command_goes_on(home):
     args = [*train(home, "ner"), "training.epochs=100000"]
     process = start_command(*args)
@@ -166,7 +166,7 @@ def test_after_ctrl_c_the_same_command_goes_on(home):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "elmokit: interrupted; the run is saved in runs/ner; the same command resumes it\n" in err
+    assert "elmokit: interrupted; the run is saved in runs/ner; run the same command to resume\n" in err
     (step,) = {
         json.loads(path.read_bytes())["step"] for path in sorted(Path("runs/ner/checkpoints").glob("*/*.json"))[-1:]
     }
