@@ -1,13 +1,18 @@
-"""Rules about imports and dependencies that import-linter cannot express."""
+"""Rules about imports, dependencies and sizes that import-linter cannot express."""
 
 import ast
 import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
+FOLDERS = ("benchmarks", "elmokit", "examples", "scripts", "tests")
+MAX_FILE_LINES, MAX_BODY_LINES = 400, 50
 
 
 def imports(path: Path) -> Iterator[tuple[str, list[str]]]:
@@ -19,6 +24,7 @@ def imports(path: Path) -> Iterator[tuple[str, list[str]]]:
             yield str(node.module), [alias.name for alias in node.names]
 
 
+@cache
 def package_imports() -> list[tuple[str, str, list[str]]]:
     files = sorted((ROOT / "elmokit").rglob("*.py"))
     return [(str(path.relative_to(ROOT)), module, names) for path in files for module, names in imports(path)]
@@ -50,3 +56,20 @@ def test_every_direct_dependency_is_pinned():
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
     assert {re.match(r"[\w-]+", name)[0].lower() for name in wanted} <= pinned
+
+
+def test_no_file_is_longer_than_400_lines():
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+    assert {str(path): length for path, length in lengths.items() if length > MAX_FILE_LINES} == {}
+
+
+@pytest.mark.long
+def test_no_function_body_is_longer_than_50_lines():
+    bodies = [
+        (path.name, node.name, node.end_lineno - (node.body[1:] or node.body)[0].lineno + 1)
+        for path in (ROOT / "elmokit").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert [body for body in bodies if body[2] > MAX_BODY_LINES] == []

@@ -89,3 +89,23 @@ def test_a_closed_terminal_stops_a_run_unless_nohup_ignores_it(before: str, stop
     code = HANG_UP.format(before=before)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == f"{stops}\n"
+
+
+TWICE = """
+import os, signal, threading, time
+from elmokit.cli import stopping
+
+stop = threading.Event()
+before = [signal.getsignal(number) for number in stopping.SIGNALS]
+with stopping.stop_by_signal(stop) as install:
+    install()
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)  # at once: torchrun passes on what the terminal has sent already
+    time.sleep(0.1)
+    assert stop.is_set()
+assert [signal.getsignal(number) for number in stopping.SIGNALS] == before
+"""
+
+
+def test_signals_that_come_together_are_one_request_and_handlers_are_restored() -> None:
+    assert subprocess.run([sys.executable, "-c", TWICE], capture_output=True).returncode == 0

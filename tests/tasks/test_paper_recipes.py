@@ -116,6 +116,8 @@ NOT_TOLD = {
         "mix": "scalar",
         "gate_places": False,
         "learn_gamma": True,
+        "train": False,
+        "learning_rate": None,
     },
     "training": {
         "optimizer": "adam",

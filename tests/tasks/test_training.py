@@ -10,7 +10,7 @@ import elmokit
 from elmokit.errors import ConfigError, InputError
 from elmokit.metrics.tags import bio_to_spans
 from elmokit.tasks.progress import DevScores, Finished
-from elmokit.tasks.recipe import find_task_recipe, resolve_recipe
+from elmokit.tasks.recipe import TaskRecipe, find_task_recipe, resolve_recipe
 from elmokit.weights.bundled import EN_SMALL
 
 SETTINGS = {"training.epochs": 8, "training.learning_rate": 0.05}
@@ -34,6 +34,7 @@ def model(home: Path) -> elmokit.TaskModel:
     return train(home, home / "run")
 
 
+@pytest.mark.long
 def test_a_prediction_prints_as_a_person_reads_it_and_has_its_parts(model: elmokit.TaskModel):
     first, second = model.predict(["Ada saw Oslo .", ["Bo", "met", "Rome", "."]])
     assert [str(first), str(second)] == ["[PER Ada] saw [LOC Oslo] .", "[PER Bo] met [LOC Rome] ."]
@@ -86,6 +87,21 @@ def test_the_run_is_named_after_its_recipe(home: Path, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     train(home, None, settings=["training.epochs=1"], elmo="none")
     assert (tmp_path / "runs" / "ner" / "model").is_dir()
+
+
+def read_recipe(run_dir: Path) -> TaskRecipe:
+    return TaskRecipe.model_validate_json((run_dir / "recipe.json").read_bytes())
+
+
+def test_every_option_reaches_the_recipe_of_the_run(home: Path, model: elmokit.TaskModel, tmp_path: Path):
+    del model  # it is trained by now
+    found = read_recipe(home / "run")
+    given = resolve_recipe("ner", home / "recipes" / "ner.toml", settings=SETTINGS)
+    assert (found.model, found.training) == (given.model, given.training)
+    assert (found.elmo.model, found.words.file) == (str(home / "bilm"), str(home / "data" / "glove.txt"))
+    assert not found.elmo.untrained
+    train(home, tmp_path / "run", settings={"training.epochs": 1}, untrained=True)
+    assert read_recipe(tmp_path / "run").elmo.untrained
 
 
 def test_an_unknown_task_is_rejected():

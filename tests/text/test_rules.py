@@ -15,6 +15,8 @@ def test_raw_text_is_split_by_its_language() -> None:
     assert RAW_ENGLISH.sentences("It rains. We stay.") == ["It rains.", "We stay."]
     assert RAW_ENGLISH.tokens("It rains.") == ["It", "rains", "."]
     assert FRENCH.tokens("l'eau") == ["l'", "eau"]
+    german = TextRules(split=True, language="de")  # which knows the abbreviation
+    assert german.sentences("Er kam bzw. Sie ging. Es regnet.") == ["Er kam bzw. Sie ging.", "Es regnet."]
 
 
 def test_tokenized_text_is_left_as_it_is() -> None:
