@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests: real data, small models in the published format, one torch thread, hypothesis."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,20 @@ from published import PublishedModel, make_published
 
 DEFAULT_DATA_DIR = Path(__file__).resolve().parents[2] / "shared" / "data"
 
-# No deadline, because a slow machine is not a failure. In CI the examples are the same on every run.
-settings.register_profile("local", deadline=None, max_examples=50)
-settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
+# No deadline, because a slow machine is not a failure. In CI the examples are the same on every run. `scripts/check
+# --slow` tries more of them.
+EXAMPLES = int(os.environ.get("ELMOKIT_EXAMPLES", "25"))
+settings.register_profile("local", deadline=None, max_examples=EXAMPLES)
+settings.register_profile("ci", deadline=None, max_examples=EXAMPLES, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fast_disk() -> Iterator[None]:
+    """Do not wait for the disk: no test survives a loss of power, and there are thousands of small files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

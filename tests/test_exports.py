@@ -83,6 +83,7 @@ def test_help_never_loads_torch():
     assert "torch" not in heavy_modules_after(code)
 
 
+@pytest.mark.long
 def test_help_answers_at_once():
     # Processor time, not the clock: on a busy machine even the best of ten runs waits as long as it works.
     seconds = []

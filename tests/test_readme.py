@@ -59,6 +59,7 @@ def test_a_printed_value_that_the_page_shows_otherwise_fails():
         run_page("```python\nprint(1 + 1)  # 3\n```\n")
 
 
+@pytest.mark.long
 def test_only_known_commands_run():
     page = """
 ```console

@@ -26,6 +26,7 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value.value.strip()
 
 
+@pytest.mark.long
 def test_no_docstring_begins_in_the_middle_of_a_sentence():
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text.partition(chr(10))[0]}"

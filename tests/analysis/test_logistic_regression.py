@@ -42,6 +42,7 @@ def newton(features_ND: np.ndarray, classes_N: np.ndarray, *, strength: float) -
     return weights_KE
 
 
+@pytest.mark.long
 def test_every_optimum_of_a_path_is_newton_s():
     features_ND, classes_N = draw()
     path = fit_path(features_ND, classes_N, num_classes=NUM_CLASSES, strengths=STRENGTHS, tolerance=1e-5)

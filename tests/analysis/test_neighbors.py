@@ -109,6 +109,7 @@ def test_raw_text_is_tokenized(embedder):
     assert [(one.occurrence.sentence, one.occurrence.tokens) for one in found.neighbors] == [(2, ("A", "fish", "."))]
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_text(embedder, monkeypatch):
     monkeypatch.setattr(reading, "WINDOW", 64)
     [query] = find_occurrences(embedder, SENTENCES, "fish", most=1)

@@ -45,7 +45,11 @@ def test_too_few_documents_are_rejected(num_documents: int, held_out: int, messa
         split(list(range(num_documents)), held_out)
 
 
-@pytest.mark.parametrize(("name", "expected"), [("ner-wikigold", (946, 326, 424)), ("coref", (80, 10, 10))])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("ner-wikigold", (946, 326, 424)), pytest.param("coref", (80, 10, 10), marks=pytest.mark.slow)],
+)
 def test_real_data_is_split_as_our_results_say(data_dir: Path, name: str, expected: tuple[int, int, int]) -> None:
     (dataset,) = choose_datasets([name])
     data = dataset.read(get_task(dataset.task), *dataset.find_files(data_dir))

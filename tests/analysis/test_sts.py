@@ -20,6 +20,7 @@ def encode(texts: list[str]) -> np.ndarray:
     return np.array([[text.lower().count(letter) for letter in "aeiou"] for text in texts], dtype=np.float32)
 
 
+@pytest.mark.long
 def test_correlations_equal_those_of_scipy(data_dir: Path) -> None:
     stats = pytest.importorskip("scipy.stats")
     pairs = list(read_sts(data_dir / "sts" / "sts-dev.csv.xz"))

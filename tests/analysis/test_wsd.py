@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from elmokit.analysis.wsd import SenseScores, learn_senses, score_senses
 from elmokit.readers.wsd import SenseInstance, SenseSentence, read_sense_index, read_wsd
@@ -83,6 +84,7 @@ def test_a_multi_word_instance_is_the_mean_of_its_tokens() -> None:
     assert score_senses(encoder, senses, FIRST, test, multi_word=False).num_instances == 1
 
 
+@pytest.mark.long
 def test_the_first_sense_scores_what_the_paper_says(data_dir: Path) -> None:
     first = read_sense_index(data_dir / "wsd" / "wordnet3.0.index.sense.xz")
     total = right = 0

@@ -59,6 +59,7 @@ def as_rows(found: list[Neighborhood]) -> list[tuple[str, ...]]:
 ARGS = ["neighbors", "river", "--in", "text.txt", "--tokenized"]
 
 
+@pytest.mark.long
 def test_a_pipe_has_one_row_per_neighbor_from_different_places(model, embedder, capfd):
     assert cli.run([*ARGS, "-m", model, "-k", "3", "--layer", "1"]) == 0
     out, err = capfd.readouterr()

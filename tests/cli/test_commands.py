@@ -33,6 +33,7 @@ def test_help_fits_80_columns_and_every_summary_its_line(verb, capfd, monkeypatc
     assert "..." not in out.partition("Commands:\n")[2]
 
 
+@pytest.mark.long
 def test_help_of_no_verb_loads_anything_heavy():
     code = f"""
 import sys

@@ -65,6 +65,7 @@ def test_engine_equals_the_plain_model(published_model: PublishedModel, batch_si
     assert_close(embedder.embed_layers(SENTENCES, batch_size=batch_size), expected)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_two_threads")
 def test_a_thread_for_each_direction_changes_nothing(published_model: PublishedModel) -> None:
     embedder = Embedder.from_pretrained(published_model.pair, state="reset")

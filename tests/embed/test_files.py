@@ -90,6 +90,7 @@ def test_tokenized_lines_keep_their_tokens(tmp_path, embedder):
     assert json.loads((tmp_path / "out.jsonl").read_text())["tokens"] == ["closed.", "(again)", "<S>"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["out.safetensors", "out.npy", "out.hdf5", "out.jsonl"])
 def test_an_interrupted_job_ends_with_the_bytes_of_an_unbroken_one(tmp_path, embedder, long_text, name):
     whole, broken = tmp_path / "whole" / name, tmp_path / "broken" / name
@@ -144,6 +145,7 @@ def test_a_carried_state_is_resumed_too(tmp_path, published_model, long_text):
     np.testing.assert_allclose(np.load(tmp_path / "b.npy"), expected, atol=2e-3)
 
 
+@pytest.mark.long
 def test_shards_in_order_are_the_whole(tmp_path, embedder, long_text):
     options = {"layers": 2, "tokenized": True}
     embed_files(embedder, [long_text], tmp_path / "out.safetensors", **options)

@@ -28,7 +28,7 @@ from elmokit.weights.folder import save_folder
 from elmokit.weights.source import build_bilm, load_saved
 
 # One word is longer than the model reads, on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore:.*(was|were) cut")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*(was|were) cut"), pytest.mark.long]
 
 GOLDEN = Path(__file__).parents[1] / "assets" / "golden"
 SENTENCES: list[list[str]] = json.loads((GOLDEN / "sentences.json").read_text(encoding="utf-8"))
@@ -147,7 +147,6 @@ def test_the_onnx_graph_computes_every_layer_of_the_original_program(suffix: str
     assert largest_gap(found, golden_layers(suffix, "reset")) <= TOLERANCE
 
 
-@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("wrong", [{"cell_clip": 2.9}, {"proj_clip": 2.9}], ids=["cell clip", "projection clip"])
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_a_wrong_clip_is_noticed_with_every_reader(read: Reader, wrong: dict[str, float], tmp_path: Path) -> None:

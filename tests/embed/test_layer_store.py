@@ -159,6 +159,7 @@ parts = st.one_of(st.just(10_000), st.integers(0, 10_000)), st.one_of(st.just(57
 torn_ends = st.sampled_from([b"", b"\0" * 40, b"\x01\0\0\0rubbish that is no block at all, but long enough for one"])
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(*parts, torn_ends)
 def test_files_truncated_anywhere_give_no_wrong_vectors_and_are_repaired(

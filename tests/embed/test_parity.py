@@ -21,7 +21,7 @@ from published import PublishedModel, make_published, read_published
 from elmokit.embed.embedder import Embedder
 
 # The package warns of the over-long words below; that is not at stake here.
-pytestmark = pytest.mark.filterwarnings("ignore:.*(was|were) cut")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*(was|were) cut"), pytest.mark.long]
 
 # Sums in float32 differ in the last bits with the order of their terms. In float32 the oracle is within 1.5e-6 of
 # TensorFlow, and within 1.7e-6 of itself in float64. The cheapest known mistake costs 1.5e-3.
@@ -146,6 +146,7 @@ def test_resetting_the_state_returns_to_zero(published_model: PublishedModel) ->
     assert gap_reset <= TOLERANCE
 
 
+@pytest.mark.slow
 def test_float32_rounding_alone_stays_below_the_tolerance(variant: PublishedModel) -> None:
     """How far depends on the order in which a machine's library adds up: 0.9e-6 to 3.2e-6 seen."""
     exact = Oracle(variant.arrays, variant.options).run_carrying(UNEVEN_BATCHES)

@@ -150,11 +150,16 @@ def test_joblib_workers_give_the_same_vectors(make) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "int8"])
-def test_a_pool_of_processes_encodes_the_same_bits(published_model: PublishedModel, precision: str) -> None:
+@pytest.mark.parametrize(
+    ("precision", "num_processes"),
+    [("int8", 1), *(pytest.param(precision, 2, marks=pytest.mark.slow) for precision in ("fp32", "int8"))],
+)
+def test_a_pool_of_processes_encodes_the_same_bits(
+    published_model: PublishedModel, precision: str, num_processes: int
+) -> None:
     embedder = Embedder.from_pretrained(published_model.pair, precision=precision)
     expected = embedder.encode(TEXTS, batch_size=8)
-    with embedder.start_multi_process_pool(["cpu", "cpu"]) as pool:
+    with embedder.start_multi_process_pool(["cpu"] * num_processes) as pool:
         np.testing.assert_array_equal(embedder.encode(TEXTS, batch_size=8, pool=pool), expected)
         tensor = embedder.encode(TEXTS[0], pool=pool, convert_to_tensor=True)
     np.testing.assert_array_equal(tensor.numpy(), embedder.encode(TEXTS[0]))

@@ -18,6 +18,8 @@ from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.encoders.training import EncoderResult, train_encoder
 from elmokit.errors import ConfigError, InputError, WeightsError
 
+pytestmark = pytest.mark.long
+
 ENGLISH = ["the cat sleeps", "the dog sleeps", "a cat runs", "a dog runs", "the small cat runs", "a small dog sleeps"]
 GERMAN = [
     "die Katze schläft",
@@ -47,7 +49,7 @@ def cove_recipe(tmp_path: Path) -> CoVeRecipe:
         vectors=f"{tmp_path}/vectors.npz",
         hidden_dim=5,
         embedding_dim=4,
-        training=EncoderTraining(batch_size=4, epochs=8, evaluate_every=5, learning_rate=0.5),
+        training=EncoderTraining(batch_size=4, epochs=3, evaluate_every=5, learning_rate=0.5),
     )
 
 
@@ -55,7 +57,7 @@ def cove_recipe(tmp_path: Path) -> CoVeRecipe:
 def context_recipe(tmp_path: Path) -> Context2VecRecipe:
     (tmp_path / "text").write_text("\n".join(ENGLISH * 5) + "\n", "utf-8")
     training = EncoderTraining(
-        optimizer="adam", learning_rate=0.01, halve=False, batch_size=4, epochs=5, evaluate_every=5
+        optimizer="adam", learning_rate=0.01, halve=False, batch_size=4, epochs=2, evaluate_every=5
     )
     return Context2VecRecipe(
         train=f"{tmp_path}/text",
@@ -79,7 +81,8 @@ def recipe(request: pytest.FixtureRequest) -> CoVeRecipe | Context2VecRecipe:
 
 def test_the_dev_loss_falls_and_the_best_weights_are_saved(recipe, tmp_path: Path) -> None:
     entries: list[Entry] = []
-    folder = train(recipe, tmp_path / "run", report=entries.append)
+    longer = recipe.model_copy(update={"training": recipe.training.model_copy(update={"epochs": 8})})
+    folder = train(longer, tmp_path / "run", report=entries.append)
     losses = [entry.dev_loss for entry in entries if isinstance(entry, EncoderEvaluation)]
     assert min(losses) < losses[0] - 0.05
     assert any(isinstance(entry, EncoderStep) for entry in entries)

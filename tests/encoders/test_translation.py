@@ -24,6 +24,7 @@ def make_batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[int]]:
     return inputs_BTE, mask_BT, torch.tensor([[1, 4, 2, 0, 0], [1, 3, 5, 6, 2]]), [3, 5]
 
 
+@pytest.mark.long
 def test_gradients_equal_finite_differences(model: TranslationModel) -> None:
     batch = make_batch()
     model.target_losses(*batch).sum().backward()

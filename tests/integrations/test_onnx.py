@@ -30,7 +30,7 @@ from elmokit.weights.start_state import to_tensors
 onnx = pytest.importorskip("onnx", reason="ONNX is not installed: pip install 'elmokit[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'elmokit[onnx]'")
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*(was|were) cut")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*(was|were) cut"), pytest.mark.long]
 
 TOLERANCE = 1e-5
 

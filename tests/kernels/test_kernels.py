@@ -151,6 +151,7 @@ def test_an_id_outside_the_tables_is_refused(compiled: Kernels, wrong: int):
         compiled.char_pool(ids_WK, tables)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("num_rows", [*range(14), 25])
 @pytest.mark.parametrize(("num_outputs", "num_inputs"), [(1, 1), (13, 31), (16, 64), (37, 103)])

@@ -92,6 +92,7 @@ def score(gold: str, predicted: str, *, keep_singletons: bool = True) -> CorefSc
     return score_coref([gold.split()], [predicted.split()], keep_singletons=keep_singletons)
 
 
+@pytest.mark.long
 @given(documents)
 def test_every_metric_is_its_definition_where_singletons_count(pairs: list[tuple[Clusters, Clusters]]) -> None:
     scores = score_coref([gold for gold, _ in pairs], [predicted for _, predicted in pairs], keep_singletons=True)
@@ -101,6 +102,7 @@ def test_every_metric_is_its_definition_where_singletons_count(pairs: list[tuple
     assert scores.mean_f1 == pytest.approx((scores.muc.f1 + scores.b_cubed.f1 + scores.ceaf_e.f1) / 3)
 
 
+@pytest.mark.long
 @given(documents)
 def test_without_singletons_b_cubed_loses_those_of_both_sides_and_ceaf_the_predicted(
     pairs: list[tuple[Clusters, Clusters]],

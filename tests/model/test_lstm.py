@@ -88,6 +88,7 @@ def test_float32_through_the_kernels_equals_float64(clip: float | None) -> None:
         torch.testing.assert_close(left.double(), right, rtol=1e-5, atol=1e-5 * right.abs().max().item())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clip", [None, 0.3])
 def test_gradients_equal_finite_differences(clip: float | None) -> None:
     torch.manual_seed(1)

@@ -24,7 +24,7 @@ from elmokit.paper.workshop import Workshop
 from elmokit.tasks.progress import DevScores, LayersRead, TaskPlan
 
 # Words are longer than the toy biLM reads, and some toy models learn nothing.
-pytestmark = pytest.mark.filterwarnings("ignore::elmokit.errors.ElmokitWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::elmokit.errors.ElmokitWarning"), pytest.mark.long]
 BASELINE, ELMO = (PaperRun(TASK, "snli", arm) for arm in ("baseline", "elmo"))
 
 

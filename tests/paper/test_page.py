@@ -16,6 +16,8 @@ from elmokit.paper.results import Results
 from elmokit.paper.run_file import RunFile, RunRecord
 from elmokit.paper.settings import Recipes
 
+pytestmark = pytest.mark.long
+
 FACTS = {"machine": "toy", "versions": "1", "kernels": "none", "commit": "abc", "date": "2026-01-01"}
 WEIGHTS = [0.2, 0.7, 0.1]
 

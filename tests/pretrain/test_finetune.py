@@ -33,6 +33,8 @@ from elmokit.text.vocab import Vocab
 from elmokit.weights.bilm_tf import write_bilm_tf
 from elmokit.weights.source import load_saved
 
+pytestmark = pytest.mark.long
+
 LEARN = PretrainSettings(num_rows=4, unroll_steps=5, epochs=4, checkpoint_every=5, evaluate_every=10)
 Entry = RunPlan | LogLine | HeldOut
 

@@ -13,6 +13,7 @@ from elmokit.runs import saving
 from elmokit.runs.checkpoint import load_newest, save_checkpoint
 
 
+@pytest.mark.long
 def test_a_failed_save_ends_the_run_at_once_and_names_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

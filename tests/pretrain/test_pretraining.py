@@ -19,6 +19,8 @@ from elmokit.pretrain.progress import RunPlan
 from elmokit.pretrain.recipe import DataSettings, Recipe, VocabSettings
 from elmokit.score.saved_lm import load_language_model
 
+pytestmark = pytest.mark.long
+
 TOML = """\
 [data]
 train = "toy.txt"
@@ -327,7 +329,6 @@ def newest_step(run_dir: Path) -> int:
     return json.loads((sorted((run_dir / "checkpoints").iterdir())[-1] / "state.json").read_bytes())["step"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_the_first_signal_saves_and_says_how_to_resume(folder: Path, number: signal.Signals) -> None:
     process = start("--workers", "1")

@@ -14,6 +14,8 @@ from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.schedule import decay_start, learning_rate, planned_steps
 from elmokit.pretrain.state import PretrainState
 
+pytestmark = pytest.mark.long
+
 
 def test_epochs_count_every_target_once(tmp_path: Path) -> None:
     state = toy_state(tmp_path, toy_recipe(steps=None, epochs=2))

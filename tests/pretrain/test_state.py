@@ -24,6 +24,8 @@ from elmokit.runs.layout import CHECKPOINTS, LOG
 from elmokit.runs.log import RunLog
 from elmokit.score.perplexity import measure
 
+pytestmark = pytest.mark.long
+
 TIMES = {"seconds", "tokens_per_second"}
 
 
@@ -66,7 +68,6 @@ def log(folder: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("negatives", [pytest.param(None, marks=pytest.mark.slow), 40], ids=["full", "sampled"])
 def test_a_toy_text_is_memorized_in_both_directions(tmp_path: Path, negatives: int | None) -> None:
     model = toy_model(cell_dim=48, proj_dim=16)
@@ -77,8 +78,9 @@ def test_a_toy_text_is_memorized_in_both_directions(tmp_path: Path, negatives: i
     assert found.backward < 20
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
+@pytest.mark.parametrize(
+    "optimizer", ["adagrad", *(pytest.param(name, marks=pytest.mark.slow) for name in ("adam", "sgd"))]
+)
 def test_a_run_that_was_stopped_twice_ends_with_the_bits_and_the_log_of_one_that_was_not(
     tmp_path: Path, optimizer: str
 ) -> None:

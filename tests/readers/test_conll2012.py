@@ -244,6 +244,7 @@ def test_a_file_that_is_no_archive_or_has_no_conll_files_is_rejected(tmp_path: P
             list(read_conll2012_archive(path))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("split", "num_documents", "num_sentences", "num_predicates"),
     [

@@ -43,6 +43,7 @@ def test_spaces_between_brackets_do_not_matter(tmp_path: Path) -> None:
     assert spaced == tight
 
 
+@pytest.mark.long
 def test_depth_has_no_limit(tmp_path: Path) -> None:
     depth = 20_000
     (tree,) = read_sst(write(tmp_path, "(1 " * depth + "deep" + ")" * depth))
@@ -75,6 +76,7 @@ def test_a_wrong_tree_is_named_with_line_and_character(tmp_path: Path, line: str
         list(read_sst(write(tmp_path, "(2 It)", line)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("split", "labels", "num_phrases"),
     [

@@ -152,6 +152,7 @@ def first_senses(data_dir: Path) -> dict[tuple[str, str], str]:
 
 
 # The first-sense scores that Raganato et al. 2017 publish (WN 1st sense): keys, lemmas and index fit together.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "num_sentences", "num_instances", "published_score"),
     [("senseval2", 242, 2282, 66.8), ("senseval3", 352, 1850, 66.2), ("semeval2007", 135, 455, 55.2)],

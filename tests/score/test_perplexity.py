@@ -138,6 +138,7 @@ def test_carry_from_zero_equals_a_plain_loop_over_rows(pair: Pair, corpus: Corpu
         assert perplexity == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.long
 def test_carry_reads_the_first_steps_once_before_it_scores(pair: Pair, tmp_path: Path) -> None:
     text = SENTENCES * 10  # 340 steps in two rows, more than the warm-up
     long_corpus = write_corpus(tmp_path, text)

@@ -111,6 +111,7 @@ def test_predictions_and_scores_have_the_same_probabilities(pair: Pair, scorer: 
         assert backward[target] == pytest.approx(float(score.backward_logprobs[row]), abs=1e-5)
 
 
+@pytest.mark.long
 def test_candidates_have_the_probabilities_of_a_plain_loop(pair: Pair, scorer: Scorer) -> None:
     words = [*pair.vocab.words[3:7], "unheard-of"]
     choices = [Choice(tokens, position, words) for tokens in TOKENS for position in range(len(tokens))]

@@ -154,7 +154,7 @@ def test_the_recipe_lists_every_set() -> None:
     assert listed == patterns
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_seen_sentences_are_counted_and_scored_separately(home, capfd):
     page = write_page(home, "Something else altogether, which is long enough.", OSLO.upper().replace(" .", "!"))
     counts, *scores = rows_of(page, "SQuAD, a part")
@@ -173,13 +173,13 @@ def test_seen_sentences_are_counted_and_scored_separately(home, capfd):
     assert str(home) not in page
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_row_that_was_not_seen_is_not_scored(home):
     page = write_page(home, "Something else altogether, which is long enough.", "Rome")
     assert [row[2:] for row in rows_of(page, "SQuAD, a part")] == [["0", "0.0%", "3", "0", "0"]]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_part_without_examples_has_no_score(home, tmp_path):
     shutil.copytree(home, tmp_path / "home")
     write_questions(tmp_path / "home" / "data" / "squad" / "test-small.json.xz", PARAGRAPHS[2:])

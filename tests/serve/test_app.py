@@ -123,6 +123,7 @@ def test_text_in_text_out(client: Client):
     assert [len(row.split()) for row in numbers] == [MODELS.embedder.width] * 2
 
 
+@pytest.mark.long
 def test_vectors_do_not_depend_on_who_else_asks(client: Client):
     def layers_of(sentence: str) -> np.ndarray:
         return np.array(client.post("/layers", {"inputs": sentence}).json()[0]["layers"])

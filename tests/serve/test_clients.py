@@ -11,7 +11,11 @@ from pages import blocks, run_page
 
 pytestmark = pytest.mark.long
 MODELS = toy_models()
-EXPECTED = MODELS.embedder.encode(SENTENCES[:3], normalize_embeddings=True)
+
+
+@pytest.fixture(scope="module")
+def expected() -> np.ndarray:
+    return MODELS.embedder.encode(SENTENCES[:3], normalize_embeddings=True)
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +24,11 @@ def client():
         yield started
 
 
-def test_the_openai_client_works_with_its_defaults(client: Client):
+def test_the_openai_client_works_with_its_defaults(client: Client, expected: np.ndarray):
     openai = pytest.importorskip("openai", reason="openai is not installed")
     with openai.OpenAI(base_url=f"{client.url}/v1", api_key="secret", max_retries=0) as connected:
         answer = connected.embeddings.create(input=SENTENCES[:3], model="toy")
-        np.testing.assert_allclose([one.embedding for one in answer.data], EXPECTED, atol=1e-6)
+        np.testing.assert_allclose([one.embedding for one in answer.data], expected, atol=1e-6)
         assert answer.usage.prompt_tokens == sum(len(sentence.split()) for sentence in SENTENCES[:3])
         answer = connected.embeddings.create(input=SENTENCES[0], model="toy", encoding_format="float", dimensions=4)
         assert len(answer.data[0].embedding) == 4
@@ -41,31 +45,31 @@ def test_the_openai_client_works_with_its_defaults(client: Client):
         stranger.embeddings.create(input="a", model="toy")
 
 
-def test_the_hugging_face_client_extracts_features(client: Client):
+def test_the_hugging_face_client_extracts_features(client: Client, expected: np.ndarray):
     hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
     connected = hub.InferenceClient(base_url=f"{client.url}/embed", token="secret")
     found = connected.feature_extraction(SENTENCES[0])
-    np.testing.assert_allclose(np.asarray(found).reshape(-1), EXPECTED[0], atol=1e-6)
+    np.testing.assert_allclose(np.asarray(found).reshape(-1), expected[0], atol=1e-6)
     found = connected.feature_extraction(SENTENCES[0], normalize=False, truncate=True)
     np.testing.assert_allclose(np.asarray(found).reshape(-1), MODELS.embedder.encode(SENTENCES[0]), atol=1e-6)
 
 
-def test_langchains_openai_client_gets_vectors(client: Client):
+def test_langchains_openai_client_gets_vectors(client: Client, expected: np.ndarray):
     langchain = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
     options = {"model": "toy", "base_url": f"{client.url}/v1", "api_key": "secret", "max_retries": 0}
     connected = langchain.OpenAIEmbeddings(check_embedding_ctx_length=False, **options)
-    np.testing.assert_allclose(connected.embed_documents(SENTENCES[:3]), EXPECTED, atol=1e-6)
-    np.testing.assert_allclose(connected.embed_query(SENTENCES[0]), EXPECTED[0], atol=1e-6)
+    np.testing.assert_allclose(connected.embed_documents(SENTENCES[:3]), expected, atol=1e-6)
+    np.testing.assert_allclose(connected.embed_query(SENTENCES[0]), expected[0], atol=1e-6)
 
 
-def test_llamaindexs_openai_client_gets_vectors(client: Client):
+def test_llamaindexs_openai_client_gets_vectors(client: Client, expected: np.ndarray):
     llama = pytest.importorskip("llama_index.embeddings.openai", reason="llama-index-embeddings-openai is missing")
     connected = llama.OpenAIEmbedding(
         model_name="toy", api_base=f"{client.url}/v1", api_key="secret", max_retries=0, reuse_client=False
     )
-    np.testing.assert_allclose(connected.get_text_embedding(SENTENCES[0]), EXPECTED[0], atol=1e-6)
+    np.testing.assert_allclose(connected.get_text_embedding(SENTENCES[0]), expected[0], atol=1e-6)
     found = connected.get_text_embedding_batch(SENTENCES[:3])
-    np.testing.assert_allclose(found, EXPECTED, atol=1e-6)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_curl_sends_and_gets_text(client: Client):

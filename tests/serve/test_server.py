@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,11 @@ from live_server import SENTENCES, Client, toy_models
 
 pytestmark = pytest.mark.long
 MODELS = toy_models()
-EXPECTED = dict(zip(SENTENCES, MODELS.embedder.encode(SENTENCES), strict=True))
+
+
+@cache
+def expected() -> dict[str, np.ndarray]:
+    return dict(zip(SENTENCES, MODELS.embedder.encode(SENTENCES), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +81,7 @@ def ask_until(client: Client, stop: threading.Event, first: int, log: list[str])
                 "refused" if "IncompleteRead" in repr(error) or "RemoteDisconnected" in repr(error) else repr(error)
             )
             continue
-        is_right = answer.status == 200 and np.allclose(answer.json()[0], EXPECTED[sentence], atol=1e-5)
+        is_right = answer.status == 200 and np.allclose(answer.json()[0], expected()[sentence], atol=1e-5)
         log.append("right" if is_right else f"wrong: {answer.status}")
 
 
@@ -128,7 +133,7 @@ def test_workers_share_their_memory_and_are_replaced(folder):
         workers = [int(pid) for pid in children.read_text().split()]
         assert len(workers) == 2
         answers = [client.post("/embed", {"inputs": SENTENCES[0], "normalize": False}).json() for _ in range(8)]
-        assert all(np.allclose(answer[0], EXPECTED[SENTENCES[0]], atol=1e-5) for answer in answers)
+        assert all(np.allclose(answer[0], expected()[SENTENCES[0]], atol=1e-5) for answer in answers)
         assert "elmokit_request_count_total" in client.get("/metrics").text
         for pid in workers:
             sizes = dict(re.findall(r"^(\w+): +(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE))

@@ -35,6 +35,7 @@ def test_one_label_is_no_classification(tmp_path: Path) -> None:
         TASK.learn_labels(read(tmp_path, "sports\tWon.\n"))
 
 
+@pytest.mark.slow  # the network is that of sst
 def test_a_few_texts_are_memorized(tmp_path: Path) -> None:
     texts = read(tmp_path, LINES)
     labels, columns = TASK.learn_labels(texts), make_columns(TASK, texts, place="both")

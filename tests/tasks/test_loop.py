@@ -38,13 +38,14 @@ from elmokit.tasks.progress import DevScores, Entry, Finished, TaskPlan, TaskSte
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import load_task
 
+pytestmark = pytest.mark.long
+
 SERVER = multiprocessing.get_context("forkserver")
 
 
 SERVER.set_forkserver_preload(["elmokit.tasks.loop"])  # so that a process starts at once
 
 
-@pytest.mark.long
 def test_a_run_learns_a_task_that_the_loop_has_not_heard_of(tmp_path: Path) -> None:
     asked = recipe(epochs=10, learning_rate=0.03, seed=6, model={"hidden_dim": 16, "dropout": 0.0})
     entries = run(tmp_path / "run", asked, data=toy_data(160))
@@ -88,7 +89,9 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("optimizer", list(RUNS))
+@pytest.mark.parametrize(
+    "optimizer", ["adam", "sgd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("adadelta", "adagrad"))]
+)
 def test_stopped_anywhere_and_started_again_a_run_ends_with_the_same_bits(tmp_path: Path, optimizer: str) -> None:
     task = changed(
         EVERY_STEP,

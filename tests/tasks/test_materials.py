@@ -20,6 +20,8 @@ from elmokit.tasks.materials import gather_materials, read_data
 from elmokit.tasks.progress import LayersRead, TaskPlan
 from elmokit.tasks.saved import load_task
 
+pytestmark = pytest.mark.long
+
 
 def test_runs_share_the_layers_of_a_bilm(tmp_path: Path, bilm: str) -> None:
     layers = tmp_path / "layers"

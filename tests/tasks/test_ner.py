@@ -54,6 +54,7 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [pytest.param("none", marks=pytest.mark.slow), "input", "both"])
 def test_a_few_invented_sentences_are_memorized(place: str):
     labels, columns = TASK.learn_labels(TALES), make_columns(TASK, TALES, place=place)

@@ -17,6 +17,8 @@ from elmokit.errors import ConfigError, InputError
 from elmokit.runs.checkpoint import load_newest
 from elmokit.tasks.progress import DevScores, Finished, TaskStep
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("change", "message"),

@@ -33,6 +33,8 @@ from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import build_bilm
 from elmokit.weights.sums import write_sums
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = verses(20, seed=4)
 
 

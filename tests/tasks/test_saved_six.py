@@ -20,6 +20,8 @@ from elmokit.tasks.names import TASKS, get_task
 from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import SavedTask, load_task, save_task
 
+pytestmark = pytest.mark.long
+
 FILES = {
     "classify": "classify/train.tsv",
     "coref": "coref/litbank-conll.tar.xz",

@@ -110,6 +110,7 @@ def test_padding_and_batch_order_never_change_a_output(place):
     np.testing.assert_allclose(shuffled, together[order], atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [pytest.param("none", marks=pytest.mark.slow), "both"])
 def test_a_few_pairs_are_memorized(place):
     columns = make_columns(TASK, PAIRS, place=place)
@@ -290,11 +291,12 @@ def test_a_recipe_can_be_read(name):
         assert set(recipe.model) == set(SNLISettings.model_fields)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("split", "counts"),
     [
         pytest.param("train-100k", (33_385, 33_194, 33_311), marks=pytest.mark.slow),
-        ("dev", (3329, 3235, 3278)),
+        pytest.param("dev", (3329, 3235, 3278), marks=pytest.mark.slow),
         pytest.param("test", (3368, 3219, 3237), marks=pytest.mark.slow),
     ],
 )

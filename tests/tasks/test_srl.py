@@ -88,6 +88,7 @@ def count_parameters(model: nn.Module) -> int:
 # Learning
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [pytest.param(None, marks=pytest.mark.slow), "both"])
 def test_a_few_invented_sentences_are_memorized(place: str | None):
     examples = tales(12)

@@ -136,6 +136,7 @@ def check_mean(found: Sequence[np.ndarray], models: Sequence[TaskModel]) -> None
         np.testing.assert_allclose(output, np.mean(of_models, axis=0), atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_models", [1, 2, 5])
 def test_layers_that_models_share_are_read_once_and_then_released(num_models: int):
     layers = WatchedLayers(1)

@@ -43,6 +43,7 @@ def find(sentences: Sequence[str], *files: Sequence[str]) -> list[tuple[int, ...
     return Exclusion(tuple(named), named.__getitem__).build_index().find(sentences)
 
 
+@pytest.mark.long
 def test_random_texts_are_found_as_by_brute_force() -> None:
     random = np.random.default_rng(0)
     words = ["a", "bb", "Ccc", "ddd-dd", "é", "42", "it's", "."]
@@ -139,6 +140,7 @@ def test_a_prepared_text_has_no_excluded_sentence_and_says_which_file_had_it(tmp
     assert lines[0].startswith(f"{tmp_path / 'a.txt'}, {tmp_path / 'c.txt'}\t")
 
 
+@pytest.mark.long
 def test_workers_leave_out_the_same_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_CHARS", 300)
     lines = [f"{LONG} {number}" if number % 3 else f"Line {number} is short." for number in range(60)]

@@ -3,6 +3,9 @@ import json
 import lzma
 from pathlib import Path
 
+import pytest
+
+from elmokit.text import chunks
 from elmokit.text.corpus import Corpus
 from elmokit.text.lines import Line, read_lines
 from elmokit.text.paragraphs import LONG, TOO_LONG, join_wrapped, unwrap
@@ -75,13 +78,15 @@ def test_wrapped_text_is_prepared_by_sentences(tmp_path: Path) -> None:
     ]
 
 
-def test_line_ends_and_workers_do_not_matter(tmp_path: Path) -> None:
-    text = "He went home with his\ndog. It was a far-\noff place, and it rained.\n" * 5_000  # more than one chunk
+@pytest.mark.long
+def test_line_ends_and_workers_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_CHARS", 5_000)
+    text = "He went home with his\ndog. It was a far-\noff place, and it rained.\n" * 200  # more than one chunk
     (tmp_path / "unix.txt").write_text(text)
     (tmp_path / "dos.txt.xz").write_bytes(lzma.compress(text.replace("\n", "\r\n").encode(), preset=0))
     one = prepare_corpus([tmp_path / "unix.txt"], tmp_path / "one", rules=WRAPPED)
     other = prepare_corpus([tmp_path / "dos.txt.xz"], tmp_path / "other", rules=WRAPPED, num_workers=2)
-    assert one.num_sentences == other.num_sentences == 10_000
+    assert one.num_sentences == other.num_sentences == 400
     for name in ("tokens.bin", "lengths.bin", "words.txt"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
 

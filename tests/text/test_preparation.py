@@ -79,6 +79,7 @@ def test_cut_words_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert prepare_corpus([path], tmp_path / "corpus", rules=TOKENIZED, max_chars=5).num_cut_words == 3
 
 
+@pytest.mark.long
 def test_blocks_and_workers_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = (f"Line {i} has w{i % 7}, w{i % 11} and “w{i * i % 100}”." for i in range(500))
     path = write(tmp_path / "a.txt", "\n".join(lines))
@@ -169,6 +170,7 @@ def test_a_failure_leaves_nothing_and_keeps_the_old_corpus(tmp_path: Path) -> No
     assert Corpus.open(tmp_path / "corpus").fingerprint == old.fingerprint
 
 
+@pytest.mark.long
 def test_a_full_disk_is_an_output_error(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "a b c d e f g\n" * 1000)
     program = (

@@ -76,6 +76,7 @@ def packed_by_hand(sentences: Iterator[list[int]], num_rows: int, unroll_steps: 
         yield inputs, targets
 
 
+@pytest.mark.long
 @given(sentence_lengths, directions, row_counts, unrolls, st.integers(0, 5))
 def test_batches_are_those_packed_by_hand(lengths, direction, num_rows, unroll_steps, seed) -> None:
     corpus = make_corpus(lengths)
@@ -112,6 +113,7 @@ def test_directions_and_seeds_are_shuffled_apart() -> None:
     assert len(orders) == 4
 
 
+@pytest.mark.long
 @given(sentence_lengths, directions, row_counts, unrolls, st.integers(0, 20))
 def test_a_cursor_and_a_skip_go_on_with_the_same_batches(lengths, direction, num_rows, unroll_steps, step) -> None:
     corpus = make_corpus(lengths)
@@ -136,6 +138,7 @@ def test_a_cursor_and_a_skip_go_on_with_the_same_batches(lengths, direction, num
             assert batch.target_ids_RU.tolist() == expected.target_ids_RU.tolist()
 
 
+@pytest.mark.long
 @given(sentence_lengths, directions, st.integers(2, 6), unrolls, st.data())
 def test_rows_hold_the_same_whoever_asks_for_them(lengths, direction, num_rows, unroll_steps, data) -> None:
     corpus = make_corpus(lengths)
@@ -167,6 +170,7 @@ def test_epochs_are_counted_by_the_sentences_taken() -> None:
     assert epochs == [0] * 9 + [1] * 10 + [2]
 
 
+@pytest.mark.long
 @given(sentence_lengths, directions, row_counts, unrolls)
 def test_a_text_read_once_is_packed_by_hand_too_and_nothing_is_dropped(
     lengths, direction, num_rows, unroll_steps

@@ -158,11 +158,13 @@ def test_offsets_give_the_raw_form_of_each_token(text: str, forms: str) -> None:
     check_offsets(text, "en")
 
 
+@pytest.mark.long
 @given(any_text, st.sampled_from(["en", "en", "fr", "de", "zh", "ja"]))
 def test_offsets_are_exact_on_random_text(text: str, language: str) -> None:
     check_offsets(text, language)
 
 
+@pytest.mark.long
 def test_offsets_are_exact_on_published_text(data_dir: Path) -> None:
     assert check_published_lines(data_dir, lines_per_file=250) == 1000
 

@@ -1,9 +1,8 @@
 """The English model that comes with the package, used where none is named."""
 
 import json
+import runpy
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,8 @@ from elmokit.text.chars import pad_sentences
 from elmokit.weights import bundled
 from elmokit.weights.bundled import EN_SMALL, find_model
 from elmokit.weights.source import load_saved
+
+pytestmark = pytest.mark.long
 
 MOST_BYTES = 40_000_000
 ROOT = Path(__file__).parents[2]
@@ -111,10 +112,11 @@ def test_its_files_are_as_they_were_saved(tmp_path):
         load_saved(copy)
 
 
-def test_the_demo_runs():
-    done = subprocess.run([sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=True)
-    assert "Nearest to" in done.stdout
-    assert done.stderr == ""
+def test_the_demo_runs(capfd):
+    runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
+    out, err = capfd.readouterr()
+    assert "Nearest to" in out
+    assert err == ""
 
 
 def test_the_wheel_carries_it():

@@ -1,8 +1,6 @@
 """A saved model is found in every form it has, and becomes a module."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -117,16 +115,6 @@ def test_the_module_holds_the_saved_tensors_themselves(saved: SavedBiLM) -> None
     assert parameters.keys() == saved.tensors.keys()
     for name, tensor in saved.tensors.items():
         assert parameters[name].data_ptr() == tensor.data_ptr()
-
-
-@pytest.mark.long
-def test_building_a_module_does_not_import_the_compiler(published_model: PublishedModel) -> None:
-    """The compiler brings sympy; to import both takes longer than to load the model."""
-    program = (
-        "import sys; from elmokit.weights.source import build_bilm, load_saved; "
-        "build_bilm(load_saved((sys.argv[1], sys.argv[2]))); assert 'sympy' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program, *map(str, published_model.pair)], check=True)
 
 
 def test_hashes_are_of_the_files_that_are_read(
