@@ -27,7 +27,8 @@ from elmokit.text.checks import check_tokens
 
 OTHER_CHAR = NO_CHAR + 1  # known characters follow
 OTHER_WORD = 0  # its trained offset stays zero
-MOST_WORDS = 2**17  # whose rows and characters are cached
+MOST_WORDS = 2**15  # whose rows and characters are cached, in less than 1 kB each
+MOST_CHARS = 64  # of such a word; longer ones would make the cache as large as the text
 
 # Matrices live as long as their vectors; the key is whether vectors are scaled to length 1.
 _MATRICES: WeakKeyDictionary[StaticVectors, dict[bool, Tensor]] = WeakKeyDictionary()
@@ -93,7 +94,8 @@ def learn_inputs(
 class _Word(NamedTuple):
     row: int
     learned: int
-    chars_K: NDArray[np.int64]
+    chars: tuple[int, ...]
+    """No array: thousands of small ones between the large ones of batches would keep memory from being returned."""
 
 
 class ColumnMaker:
@@ -125,7 +127,7 @@ class ColumnMaker:
         check_tokens(distinct)
         places_BT = np.zeros(mask_BT.shape, dtype=np.int64)
         places_BT[mask_BT] = places
-        words = [self._look_up(word) for word in distinct]
+        words = [self._look_up(word) if len(word) <= MOST_CHARS else self._read_word(word) for word in distinct]
         rows, learned = [word.row for word in words], [word.learned for word in words]
         return Column(
             mask_BT=torch.from_numpy(mask_BT),
@@ -164,7 +166,7 @@ class ColumnMaker:
         return _Word(
             row=0 if self.vectors is None else int(self.vectors.rows([word], lower=words.lower)[0]),
             learned=self._learned.get(_look_up_form(word, words), OTHER_WORD) if learned else OTHER_WORD,
-            chars_K=np.array([self._char_ids.get(char, OTHER_CHAR) for char in read], dtype=np.int64),
+            chars=tuple(self._char_ids.get(char, OTHER_CHAR) for char in read),
         )
 
 
@@ -210,9 +212,9 @@ def _spread(rows: list[int], places_BT: NDArray[np.int64], mask_BT: NDArray[np.b
 
 def _spell(words: list[_Word], places_BT: NDArray[np.int64], settings: CharSettings) -> Spelling:
     widest = max((width for width, _ in settings.filters), default=1)
-    chars_WK = np.full((len(words), max(widest, *(len(word.chars_K) for word in words))), NO_CHAR, dtype=np.int64)
+    chars_WK = np.full((len(words), max(widest, *(len(word.chars) for word in words))), NO_CHAR, dtype=np.int64)
     for row_K, word in zip(chars_WK, words, strict=True):
-        row_K[: len(word.chars_K)] = word.chars_K
+        row_K[: len(word.chars)] = word.chars
     return Spelling(chars_WK=torch.from_numpy(chars_WK), words_BT=torch.from_numpy(places_BT))
 
 

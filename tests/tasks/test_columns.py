@@ -1,6 +1,7 @@
 """Token strings as columns: every word its rows, characters and layers, whatever stands beside it."""
 
 import gc
+import tracemalloc
 import weakref
 from collections.abc import Sequence
 
@@ -247,3 +248,16 @@ def test_a_model_that_would_read_nothing_is_rejected():
         maker(recipe())
     with pytest.raises(ConfigError, match="no inputs"):
         maker(recipe(elmo=ElmoSettings(model="toy", place="output")))
+
+
+def test_long_words_are_not_kept_in_memory() -> None:
+    asked = recipe(chars=CharSettings())
+    maker = ColumnMaker(asked, learn_inputs(TRAINING, asked), vectors=None, layers=None)
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            maker.make([[f"{number:06d}" * 5000]])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000  # the words have three
