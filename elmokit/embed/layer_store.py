@@ -193,6 +193,8 @@ def _read_index(folder: Path, numbers_per_token: int) -> _Cached:
         if not num_records or block_end > len(content) or zlib.crc32(block) != checksum:
             break
         records = np.frombuffer(block, dtype=kind)
+        if records["num_tokens"].max() > max_numbers:
+            break
         block_numbers = int((records["start"] + records["num_tokens"] * numbers_per_token).max())
         # A forged index could point anywhere.
         if block_numbers > max_numbers or records["start"].min() < 0 or records["num_tokens"].min() < 0:

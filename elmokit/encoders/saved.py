@@ -82,7 +82,8 @@ def load_encoder(folder: str | Path) -> LoadedEncoder:
     check_required_signature(folder)
     check_sums(folder, NAMES[config.kind])
     warn_of_changed_card(folder, read_sums(folder))
-    if config.vectors is not None and sha256(folder / VECTORS / SUMS) != config.vectors:
+    sums = folder / VECTORS / SUMS
+    if config.vectors is not None and (not sums.is_file() or sha256(sums) != config.vectors):
         raise WeightsError(f"{folder / VECTORS}: is not what the encoder was saved with; get the whole folder again")
     if config.kind == "static":
         return StaticLayers(StaticVectors.load(folder / VECTORS), lower=config.lower)

@@ -13,8 +13,9 @@ from pathlib import Path
 from elmokit.errors import InputError
 from elmokit.text.lines import Line, read_lines
 
-_GOLD = re.compile(r"(\S+) (\d+) :: ?(.*)")
-_SUBSTITUTE = re.compile(r"(.+) (\d+)")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_GOLD = re.compile(r"(\S+) ([0-9]{1,9}) :: ?(.*)")
+_SUBSTITUTE = re.compile(r"(.+) ([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def read_lexsub(sentences: str | Path, gold: str | Path, candidates: str | Path)
 
 def _read_sentence(line: Line) -> tuple[str, int, int, tuple[str, ...]]:
     columns = line.text.split("\t")
-    if len(columns) == 4 and columns[1].isdecimal() and columns[2].isdecimal():
+    if len(columns) == 4 and _NUMBER.fullmatch(columns[1]) and _NUMBER.fullmatch(columns[2]):
         tokens = tuple(columns[3].split())
         if int(columns[2]) < len(tokens):
             return columns[0], int(columns[1]), int(columns[2]), tokens
