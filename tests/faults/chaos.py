@@ -30,7 +30,7 @@ from preload import preload  # noqa: E402
 
 preload()
 
-from verbs import DEADLY, KINDS, VERBS, content, run, write_inputs  # noqa: E402
+from verbs import DEADLY, KINDS, VERBS, UnfitVerbError, content, run, write_inputs  # noqa: E402
 
 from elmokit import cli  # noqa: E402
 
@@ -64,7 +64,7 @@ def kill_verb(name: str, num_kills: int, chance: random.Random, report: Report) 
         whole = run(folder, verb)
         took, expected = time.monotonic() - started, content(folder, verb)
         if whole.code or expected is None:
-            raise SystemExit(f"{name} fails without a kill: {whole.stderr}")
+            raise UnfitVerbError(f"{name} fails without a kill: {whole.stderr}")
         while kills.total < num_kills:
             shutil.rmtree(folder)
             shutil.copytree(ready, folder)
@@ -157,7 +157,12 @@ def main() -> None:
     for name in [name for name in options.only.split(",") if name] or [*VERBS, SERVE]:
         chance = random.Random(f"{options.seed} {name}")
         arguments = options.kills, chance, lambda line: print(line, flush=True)
-        kills = kill_server(*arguments) if name == SERVE else kill_verb(name, *arguments)
+        try:
+            kills = kill_server(*arguments) if name == SERVE else kill_verb(name, *arguments)
+        except UnfitVerbError as error:
+            print(error, flush=True)
+            num_bad += 1
+            continue
         rows.append(f"| {name} | {kills.total} | {kills.in_saves} | {kills.finished} | {kills.bad} |")
         print(rows[-1], flush=True)
         num_bad += kills.bad

@@ -57,6 +57,10 @@ checkpoint_every = 3
 """
 
 
+class UnfitVerbError(Exception):
+    """A verb that fails without any fault."""
+
+
 @dataclass(frozen=True)
 class Verb:
     """A command that writes, and what it writes."""
