@@ -106,7 +106,9 @@ def _from_blocks(blocks_tEB: Tensor, shape: torch.Size) -> Tensor:
 def pack_panels(weight_GP: Tensor) -> PanelWeight:
     """Lay a matrix out so that a product reads it from beginning to end."""
     num_outputs, num_inputs = weight_GP.shape
-    weight_GP = functional.pad(weight_GP.detach(), (0, 0, 0, -num_outputs % PANEL))
+    weight_GP = weight_GP.detach()
+    if num_outputs % PANEL:
+        weight_GP = functional.pad(weight_GP, (0, 0, 0, -num_outputs % PANEL))
     panels = weight_GP.unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
     return PanelWeight(panels, num_outputs, num_inputs)
 
