@@ -52,9 +52,13 @@ class Engine:
         self.cache = TokenCache(bilm.config.lstm.proj_dim, device=self.device, key_of=self.spelling.key_of)
         self._threads = DirectionThreads(self.device)
 
-    @torch.inference_mode()
     def run(self, sentences: Sequence[Sequence[str]], start: BiLMState) -> EngineRun:
         """Run tokenized sentences with their boundaries."""
+        num_values = self.bilm.config.width * sum(len(sentence) + 2 for sentence in sentences)
+        return self._threads.call_on_one_core(self._run, sentences, start, num_values=num_values)
+
+    @torch.inference_mode()
+    def _run(self, sentences: Sequence[Sequence[str]], start: BiLMState) -> EngineRun:
         bounded = [[self.spelling.begin, *sentence, self.spelling.end] for sentence in sentences]
         distinct: dict[str, int] = {}
         places = [distinct.setdefault(word, len(distinct)) for sentence in bounded for word in sentence]

@@ -36,15 +36,15 @@ class StartStates:
 
     def begin(self, bilm: BiLM, num_rows: int) -> BiLMState:
         """Return the state in which ``num_rows`` sentences start."""
-        fresh = bilm.zero_state(num_rows)
+        if self.policy == "carry" and self.carried is not None:
+            return _overwrite(bilm.zero_state(num_rows), self.carried)
+        one = bilm.zero_state(1)
         if self.policy == "warm":
             if self.warm is None:
                 self.warm = warm_state(bilm, self._dictionary)
-            like = fresh.forward.hidden_LBP
-            return map_state(self.warm, lambda part: part.to(like).expand(-1, num_rows, -1))
-        if self.policy == "reset" or self.carried is None:
-            return fresh
-        return _overwrite(fresh, self.carried)
+            like = one.forward.hidden_LBP
+            one = map_state(self.warm, lambda part: part.to(like))
+        return map_state(one, lambda part: part.expand(-1, num_rows, -1))  # not copied: whoever writes to it copies
 
     def end(self, final: BiLMState) -> None:
         """Store the final state of a batch under ``carry``; other rows are unchanged."""

@@ -14,6 +14,10 @@ import torch
 
 from elmokit.forking import call_in_children, renew_in_children
 
+SPLIT_VALUES = 2**15  # in an operation that torch splits among threads
+
+Found = TypeVar("Found")
+
 _setting_threads = threading.Lock()
 _left_behind: list[Executor] = []  # of a parent process; the end of such an executor would wait for its threads
 
@@ -23,13 +27,24 @@ class DirectionThreads:
 
     def __init__(self, device: torch.device) -> None:
         self.executor = direction_executor() if device.type == "cpu" else None
+        # Others than those of the directions: they wait for these.
+        self._callers = None if self.executor is None else direction_executor()
         renew_in_children(self)
+
+    def call_on_one_core(self, function: Callable[..., Found], *arguments: Any, num_values: int) -> Found:
+        """Call a function that works on tensors of so many values without OpenMP threads.
+
+        torch splits larger operations among these. They then wait busily for some milliseconds, on a core that a
+        direction needs, and on a busy machine every such operation waits for the slowest of them.
+        """
+        if self._callers is None or num_values < SPLIT_VALUES:
+            return function(*arguments)
+        return self._callers.submit(function, *arguments).result()
 
     def renew_after_fork(self) -> None:
         """Drop the threads, which stayed in the parent."""
-        if self.executor is not None:
-            _left_behind.append(self.executor)
-            self.executor = None
+        _left_behind.extend(executor for executor in (self.executor, self._callers) if executor is not None)
+        self.executor = self._callers = None
 
 
 def direction_executor() -> Executor | None:
@@ -81,8 +96,6 @@ def _use_one_core() -> None:
 
 
 call_in_children(_use_one_core)
-
-Found = TypeVar("Found")
 
 
 class _Partner:
