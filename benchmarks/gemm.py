@@ -3,7 +3,8 @@
     python benchmarks/gemm.py [--save FILE]
 
 Two threads, one per direction, multiply at the same time, as the LSTMs of both directions do. Rates are the best of a
-few calls. torch has no public product of eight-bit matrices on a CPU, so there is no row for int8.
+few calls. bfloat16 is measured on CPUs with AVX512_BF16; elsewhere torch takes minutes for it. torch has no public
+product of eight-bit matrices on a CPU, so there is no row for int8.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from elmokit.config import LSTMConfig
+from elmokit.kernels.library import load
 
 NUM_ROWS, NUM_CALLS = 1280, 6
 NUM_DIRECTIONS = 2
@@ -83,9 +85,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--save", type=Path, help="write the table as Markdown")
     arguments = parser.parse_args()
+    kernels = load()
+    dtypes = [torch.float32, torch.bfloat16] if kernels is not None and kernels.has_bf16 else [torch.float32]
     rows = [Row("", "memory bandwidth, copying, GB/s", elmokit=f"{bandwidth() / 1e9:.1f}")]
     for name, config in SHAPES.items():
-        for dtype in (torch.float32, torch.bfloat16):
+        for dtype in dtypes:
             for num_rows in (STEP_ROWS, NUM_ROWS):
                 rate = gemm_rate(config, num_rows=num_rows, dtype=dtype)
                 what = (
