@@ -9,7 +9,6 @@ from elmokit.paper.plan import ABLATED, BUDGETED, SENSES, TAGS
 from elmokit.paper.results import Results
 from elmokit.paper.statistics import FAILS, HOLDS, NOT_RUN, OPEN, judge, judge_alike, show_difference
 from elmokit.paper.tables import (
-    NOT_RUN_LINE,
     as_table,
     join_parts,
     show_arms,
@@ -149,9 +148,9 @@ def claims_table(section: str, results: Results) -> str:
                 [claim.text if is_first else "", comparison.title(), paper, show_difference(difference), verdict]
             )
         if missing:
-            others.append(f"{claim.text.rstrip('.')} ({', '.join(dict.fromkeys(missing))})")
+            others.append(f"{claim.text.rstrip('.')} ({'; '.join(dict.fromkeys(missing))}).")
     table = as_table(["claim", "comparison", "paper", "our difference", "verdict"], rows) if rows else ""
-    return join_parts([table, f"{NOT_RUN_LINE} {'; '.join(others)}." if others else ""])
+    return join_parts([table, f"Claims without runs: {' '.join(others)}" if others else ""])
 
 
 def section_verdicts(section: str, results: Results) -> list[str]:

@@ -160,7 +160,7 @@ def show_arms(results: Results, rows: Sequence[str], arms: Sequence[str], paper:
     titles = [[find_dataset(row).title, "paper"] for row in run]
     headings = ["", *(text for pair in titles for text in (pair if paper else pair[:1]))]
     table = run_table(headings, lines, results=slice(1, None, 2 if paper else 1), label=slice(1)) if run else ""
-    return join_parts([table, f"{NOT_RUN_LINE} {', '.join(others)}." if others else ""])
+    return join_parts([table, f"{NOT_RUN_LINE} {'; '.join(others)}." if others else ""])
 
 
 def show_neighbors(results: Results) -> str:
@@ -277,7 +277,7 @@ def show_mixes(results: Results) -> str:
     run = {row[0] for row in rows}
     others = [find_dataset(row).title for row in MIXED_ROWS if find_dataset(row).title not in run]
     table = as_table(["data", "place", "weights, from the token layer up", "gamma", "seeds"], rows) if rows else ""
-    return join_parts([table, f"{NOT_RUN_LINE} {', '.join(others)}." if others else ""])
+    return join_parts([table, f"{NOT_RUN_LINE} {'; '.join(others)}." if others else ""])
 
 
 def show_perplexities(results: Results) -> str:
