@@ -31,7 +31,7 @@ enum { GATES = 4 };
 struct layer {
     const int64_t *batch_sizes;
     int64_t num_steps, num_positions, num_rows, width, num_cells;
-    int64_t group; /* positions whose W x and x_ are computed at once, or 0: then width must be a multiple of DEPTH */
+    int64_t group; /* positions whose W x and x_ are computed at once, if width is a multiple of DEPTH; or 0 */
     float cell_clip, proj_clip;
 };
 
