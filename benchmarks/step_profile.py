@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: a worker of `training_steps.py`, which times the parts of each step.
+"""Time the parts of each training step: a worker of `training_steps.py`.
 
     python benchmarks/step_profile.py CONFIG.json BATCHES.pt
 

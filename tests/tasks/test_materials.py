@@ -1,4 +1,4 @@
-"""What a run collects before it trains: layers, words, labels, data files."""
+"""Materials of a run before it trains: layers, words, labels, data files."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which changes of recipe, data and files a resumed run accepts."""
+"""Changes of recipe, data and files that a resumed run accepts or rejects."""
 
 from dataclasses import replace
 from pathlib import Path
