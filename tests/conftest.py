@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests: real data, small models in the published format, one torch thread, hypothesis."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 import torch
 from hypothesis import settings
 from published import PublishedModel, make_published
+
+from elmokit.integrations import allennlp_files
 
 DEFAULT_DATA_DIR = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -46,3 +49,14 @@ def data_dir() -> Path:
 def published_model(tmp_path_factory: pytest.TempPathFactory) -> PublishedModel:
     """Return a small model in the published format in which every part of the biLM has an effect, also the clips."""
     return make_published(tmp_path_factory.mktemp("published"))
+
+
+@pytest.fixture
+def no_install(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo `elmokit.integrations.allennlp.install`: leave no module of AllenNLP's name and no folder behind."""
+    monkeypatch.setattr(allennlp_files, "_folder", None)
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "allennlp"]:
+        del sys.modules[name]

@@ -65,6 +65,7 @@ def parse(words: list[str]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("no_install")
 @pytest.mark.parametrize(
     "name",
     [

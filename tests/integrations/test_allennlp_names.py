@@ -5,7 +5,6 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import torch
 from torch import nn
 
 from elmokit.errors import ConfigError, InputError, WeightsError
-from elmokit.integrations import allennlp_files
 from elmokit.integrations.allennlp import (
     DEFAULT_OPTIONS_FILE,
     DEFAULT_WEIGHT_FILE,
@@ -37,7 +35,7 @@ from elmokit.integrations.allennlp import (
 from elmokit.integrations.allennlp_command import main
 
 # One golden word is longer than the model reads, on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore:.*(was|were) cut")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*(was|were) cut"), pytest.mark.usefixtures("no_install")]
 
 GOLDEN = Path(__file__).parents[1] / "assets" / "golden"
 PAIR = (GOLDEN / "options.json", GOLDEN / "weights.hdf5")
@@ -50,17 +48,6 @@ TOLERANCE = 1e-5
 @pytest.fixture
 def elmo() -> Elmo:
     return Elmo(*PAIR, 1, dropout=0.0)
-
-
-@pytest.fixture(autouse=True)
-def _no_traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Leave no module of AllenNLP's name and no folder behind."""
-    monkeypatch.setattr(allennlp_files, "_folder", None)
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == "allennlp"]:
-        del sys.modules[name]
 
 
 def mean(layers: Any) -> Any:
