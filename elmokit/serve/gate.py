@@ -14,7 +14,8 @@ from elmokit.serve.failures import RequestError, answer_failure
 from elmokit.serve.limits import Limits
 from elmokit.serve.metrics import Metrics
 
-RETRY_AFTER = 1
+RETRY_AFTER = 1  # seconds
+REJECT_DELAY = 0.5  # seconds until a 429 is sent: clients that ask again at once must not take the time of the others
 OPEN_PATHS = ("/health", "/")
 """Paths that need no API key, besides the files of the page."""
 PAGE_PREFIX = "/page/"
@@ -87,6 +88,8 @@ class Gate:
         body = await self._read_body(scope, receive)
         if self._num_requests >= self._limits.max_requests:
             message = f"{self._num_requests} requests are waiting; try again later"
+            del body
+            await asyncio.sleep(REJECT_DELAY)
             raise RequestError(429, "overloaded", message, retry_after=RETRY_AFTER)
         if self._log_texts:
             log.info("body of %s: %s", path, body.decode(errors="backslashreplace"))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from live_server import SENTENCES, serving, toy_models
 
+from elmokit.serve.gate import REJECT_DELAY
 from elmokit.serve.limits import Limits
 from elmokit.serve.loaded import Models
 
@@ -22,15 +23,17 @@ class HeldModels(Models):
     """Models whose thread waits until it is let go."""
 
     may_run: Any = None
+    is_running: Any = None
 
     def run_layers(self, items):
+        self.is_running.set()
         self.may_run.wait(10)
         return super().run_layers(items)
 
 
 @pytest.fixture
 def held():
-    models = HeldModels(MODELS.name, MODELS.embedder, may_run=threading.Event())
+    models = HeldModels(MODELS.name, MODELS.embedder, may_run=threading.Event(), is_running=threading.Event())
     yield models
     models.may_run.set()
 
@@ -61,6 +64,18 @@ def test_more_requests_than_may_wait_get_429_and_the_others_an_answer(held):
             thread.join()
         assert sorted(answer.status for answer in answers) == [200] * 3 + [429] * 5
         assert client.post("/embed", {"inputs": SENTENCES[0]}).status == 200
+
+
+def test_a_rejected_client_that_asks_again_at_once_is_slowed_down(held):
+    with serving(held, limits=Limits(max_requests=1)) as client:
+        [waiting] = in_threads([lambda: client.post("/embed", {"inputs": SENTENCES[0]})])
+        assert held.is_running.wait(10)
+        start = time.monotonic()
+        assert client.post("/embed", {"inputs": "a"}).status == 429
+        assert time.monotonic() - start >= REJECT_DELAY
+        assert client.get("/health").status == 200
+        held.may_run.set()
+        waiting.join()
 
 
 def test_an_answer_that_takes_too_long_is_503(held):
