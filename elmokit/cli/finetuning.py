@@ -125,7 +125,7 @@ def _finetune(
     from elmokit.config import parse_config
     from elmokit.pretrain.finetune import FinetuneSettings, work_folder
     from elmokit.pretrain.finetune import finetune as train
-    from elmokit.pretrain.progress import EvaluationStarted
+    from elmokit.pretrain.progress import BuildStarted, EvaluationStarted
     from elmokit.pretrain.recipe import Recipe
     from elmokit.weights.source import has_softmax
 
@@ -136,7 +136,7 @@ def _finetune(
         report_phase = _phase_reporter(shown, has_softmax=has_softmax(source))
 
         def report(entry: "Entry") -> None:
-            if not isinstance(entry, EvaluationStarted):  # before the first step Ctrl-C exits at once
+            if not isinstance(entry, BuildStarted | EvaluationStarted):  # before the first step Ctrl-C exits at once
                 install_handlers()
             if is_first_process():
                 report_phase(entry)

@@ -62,9 +62,11 @@ def pretrain(
     stop = threading.Event()
     with show_run(settings) as shown, stop_by_signal(stop) as install_handlers:
         from elmokit.pretrain.pretraining import pretrain as train
+        from elmokit.pretrain.progress import BuildStarted
 
         def report(entry: "Entry") -> None:
-            install_handlers()
+            if not isinstance(entry, BuildStarted):  # before the first step Ctrl-C exits at once
+                install_handlers()
             if is_first_process():
                 shown.report(entry)
 

@@ -35,7 +35,7 @@ class RunDisplay:
 
     def report(self, entry: "Entry") -> None:
         """Show an entry of the run."""
-        from elmokit.pretrain.progress import EvaluationStarted, HeldOut, LogLine, MachineChanged, RunPlan
+        from elmokit.pretrain.progress import BuildStarted, EvaluationStarted, HeldOut, LogLine, MachineChanged, RunPlan
 
         self._step = entry.step
         match entry:
@@ -48,6 +48,8 @@ class RunDisplay:
             case MachineChanged():
                 moved = f"the run has moved from another machine ({entry.before}) to this one ({entry.now})"
                 print_message(f"{moved}; from here on it rounds differently")
+            case BuildStarted():
+                self._progress.begin("building the model")
             case EvaluationStarted():
                 self._progress.begin("evaluating the held-out text")
             case HeldOut():

@@ -28,7 +28,7 @@ from elmokit.model.language_model import LanguageModel
 from elmokit.model.softmax import Softmax
 from elmokit.pretrain.heldout import heldout_evaluation
 from elmokit.pretrain.loop import Evaluate, train
-from elmokit.pretrain.progress import EvaluationStarted, HeldOut, Report
+from elmokit.pretrain.progress import BuildStarted, EvaluationStarted, HeldOut, Report
 from elmokit.pretrain.recipe import DataSettings, PretrainSettings, Recipe, SoftmaxSettings, VocabSettings
 from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import PretrainState
@@ -134,6 +134,7 @@ def finetune(
             on_first_rank(partial(_record_begin, work, source, softmax_epochs), world)
             max_chars = config.char_encoder.max_chars
             on_first_rank(partial(_prepare, data, work, max_chars, num_workers, prepare_progress), world)
+            report(BuildStarted())
             begin = run_with_heartbeat(partial(_load, source, data, settings, work), world)
             result = _tune(begin, settings, work, world, report, stop)
             if result.is_finished:

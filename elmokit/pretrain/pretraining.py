@@ -25,7 +25,7 @@ from elmokit.errors import ConfigError
 from elmokit.model.language_model import LanguageModel
 from elmokit.pretrain.heldout import heldout_evaluation
 from elmokit.pretrain.loop import train
-from elmokit.pretrain.progress import Report
+from elmokit.pretrain.progress import BuildStarted, Report
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.resume_check import ResumeKey, check_resume, recipe_key
 from elmokit.pretrain.state import PretrainState
@@ -71,6 +71,7 @@ def pretrain(
         world.rows(recipe.training.num_rows)  # raises before hours of preparation if the rows cannot be divided
         prepare = partial(_prepare, recipe, run_dir, world.device, num_workers=num_workers, progress=prepare_progress)
         on_first_rank(prepare, world)
+        report(BuildStarted())
         vocab = read_vocab(run_dir / VOCAB)
         make = partial(PretrainState, recipe, Corpus.open(run_dir / TEXT), vocab, world=world)
         state = run_with_heartbeat(make, world)

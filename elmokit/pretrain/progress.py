@@ -28,6 +28,13 @@ class StepDone:
 
 
 @dataclass(frozen=True)
+class BuildStarted:
+    """Start of building the model, once the texts are prepared. It is not logged."""
+
+    step: int = 0
+
+
+@dataclass(frozen=True)
 class EvaluationStarted:
     """Start of an evaluation on held-out text. It is not logged."""
 
@@ -81,7 +88,7 @@ class MachineChanged:
 
 Logged = LogLine | HeldOut | MachineChanged
 """Entries that are written to the log."""
-Entry = RunPlan | StepDone | EvaluationStarted | Logged
+Entry = RunPlan | StepDone | BuildStarted | EvaluationStarted | Logged
 Report = Callable[[Entry], None]
 
 

@@ -5,9 +5,12 @@ from itertools import pairwise
 
 import pytest
 from terminal import run_in_pty, screen
+from toy import toy_recipe
 
 from elmokit.cli import messages
-from elmokit.cli.progress import _Phase, show_progress
+from elmokit.cli.progress import Progress, _Phase, show_progress
+from elmokit.cli.run_display import RunDisplay
+from elmokit.pretrain.progress import BuildStarted, EvaluationStarted
 
 SILENT_WORK = """
 import time
@@ -97,3 +100,14 @@ def test_the_time_left_counts_down_between_two_reports(monkeypatch):
     phase.add_sample(5, 50)
     now = 113.0
     assert phase.describe() == "training 5/10 steps, 5 tokens/s, 0:00:07 left"
+
+
+def test_preparing_ends_when_the_model_is_built(monkeypatch):
+    texts = []
+    shown = Progress(None)
+    monkeypatch.setattr(shown, "begin", lambda text, **_: texts.append(text))
+    display = RunDisplay(toy_recipe(), shown)
+    display.prepare(100)
+    display.report(BuildStarted())
+    display.report(EvaluationStarted(0))
+    assert texts == ["preparing the text:", "building the model", "evaluating the held-out text"]

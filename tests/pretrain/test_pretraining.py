@@ -15,7 +15,7 @@ from toy import TEXT, toy_recipe
 from elmokit import Embedder, cli
 from elmokit.errors import ConfigError, ElmokitWarning, InputError, OutputError
 from elmokit.pretrain.pretraining import pretrain
-from elmokit.pretrain.progress import RunPlan
+from elmokit.pretrain.progress import BuildStarted, RunPlan
 from elmokit.pretrain.recipe import DataSettings, Recipe, VocabSettings
 from elmokit.score.saved_lm import load_language_model
 
@@ -193,8 +193,9 @@ def test_the_words_can_come_from_a_file_or_be_fewer_than_the_negatives(tmp_path:
     recipe = recipe.model_copy(update={"vocab": VocabSettings(file=str(tmp_path / "words.txt"))})
     entries: list[object] = []
     pretrain(recipe, tmp_path / "run", report=entries.append, stop=threading.Event())
-    assert isinstance(entries[0], RunPlan)
-    assert (entries[0].num_words, entries[0].num_negatives) == (5, None)
+    assert isinstance(entries[0], BuildStarted)
+    assert isinstance(entries[1], RunPlan)
+    assert (entries[1].num_words, entries[1].num_negatives) == (5, None)
 
 
 def test_one_sentence_is_enough(tmp_path: Path) -> None:
