@@ -210,13 +210,13 @@ def measure_latency(bench: Bench, size: str) -> Row:
 
 def measure_overload(bench: Bench, size: str, args: argparse.Namespace) -> list[Row]:
     bench.settle()
-    before_rate = bench.run(per_request=1, seconds=5)
+    before_rate = bench.run(per_request=1, seconds=10)
     bench.run(per_request=32, clients=640, seconds=min(args.overload_seconds, 5))
     before = bench.memory()
     found = bench.run(per_request=32, clients=640, seconds=args.overload_seconds)
     after = bench.memory()
     time.sleep(2)
-    after_rate = bench.run(per_request=1, seconds=5)
+    after_rate = bench.run(per_request=1, seconds=10)
     kinds = ", ".join(f"{status}: {count:,}" for status, count in found["statuses"].items())
     only_expected = set(found["statuses"]) <= {"200", "429", "503"} and not found["broken"]
     recovered = after_rate["requests"] / after_rate["answered"] / (before_rate["requests"] / before_rate["answered"])
