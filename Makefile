@@ -42,6 +42,10 @@ chaos: $(READY)
 
 fuzz: $(READY)
 	@OMP_NUM_THREADS=1 .venv/bin/python tests/fuzz/run.py --seed $(SEED)
+	@.venv/bin/python -m pip install -qq --only-binary :all: -c constraints.txt atheris 2>/dev/null || \
+		echo "atheris has no wheel for this machine; skipped fuzzing that is guided by coverage"
+	@! .venv/bin/python -c "import atheris" 2>/dev/null || \
+		OMP_NUM_THREADS=1 .venv/bin/python tests/fuzz/guided.py --seed $(SEED)
 
 faults: $(READY)
 	@.venv/bin/python tests/faults/run.py

@@ -215,8 +215,10 @@ BODIES = {
     "layers": {"inputs": [["The", "bank"]], "encoding_format": "base64", "dtype": "float16"},
     "similarity": {"inputs": {"source_sentence": "a boat", "sentences": ["the boat", "a fish"]}},
     "tokenize": {"inputs": "The bank — “closed”…"},
-    "score": {"inputs": ["the old man"], "top_k": 2},
-    "substitutes": {"inputs": "the old man", "position": 1, "k": 2},
+    "score": {"inputs": ["the old man"]},
+    "substitutes": {"inputs": "the old man", "top_k": 2},
+    "senses": {"word": "boat", "sentences": ["the boat", "a boat and a fish", "old boat"], "most": 3},
+    "neighbors": {"word": "boat", "sentences": ["the boat", "a boat", "old boat"], "k": 2, "weights": [0.5, 0.5, 1]},
     "v1/embeddings": {"input": ["the boat"], "model": "toy", "encoding_format": "float"},
 }
 
@@ -237,15 +239,16 @@ def server() -> Any:
 def post_bodies(folder: Path) -> object:
     """Post every body; a rejected one is a typed error, and a failure of the server is none."""
     _, client = server()
-    rejected = False
+    rejected = []
     for path in sorted(folder.glob("*.json")):
         route = f"/{path.stem.replace('+', '/')}"
         answer = client.request("POST", route, path.read_bytes(), content_type="application/json")
         if answer.status >= 500:
             raise RuntimeError(f"{route}: {answer.status} {answer.content[:300]!r}")
-        rejected = rejected or answer.status >= 400
+        if answer.status >= 400:
+            rejected.append(f"{route}: {answer.status} {answer.content[:200]!r}")
     if client.get("/health").status != 200:
         raise RuntimeError("the server does not answer any more")
     if rejected:
-        raise InputError("a body was rejected")
+        raise InputError("; ".join(rejected))
     return len(BODIES)

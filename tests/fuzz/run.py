@@ -1,6 +1,6 @@
 """Feed damaged files to everything that reads files. `make fuzz` runs this.
 
-    python tests/fuzz/run.py [--mutants 1000] [--minutes 10] [--seed 0] [--only NAME,…] [--save PAGE.md]
+    python tests/fuzz/run.py [FORMAT]... [--mutants 1000] [--minutes 10] [--seed 0] [--save PAGE.md]
 
 Every mutant is read in a worker process with a limit of time and memory. Its number and the seed determine it. The
 result of a reading is one of
@@ -143,13 +143,15 @@ def keep(name: str, number: int, seed: int, kind: str, shown: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("formats", nargs="*", default=list(FORMATS), help="some of the formats")
     parser.add_argument("--mutants", type=int, default=1000, help="mutants per format")
     parser.add_argument("--minutes", type=float, default=10, help="time limit of the whole run")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="names of formats, separated by commas")
     parser.add_argument("--save", type=Path, help="write the table to this file")
     options = parser.parse_args()
-    names = [name for name in options.only.split(",") if name] or list(FORMATS)
+    names = options.formats
+    if unknown := sorted(set(names) - set(FORMATS)):
+        parser.error(f"{unknown[0]!r}: expected one of {', '.join(FORMATS)}")
     until = time.monotonic() + 60 * options.minutes
     rows = [f"| format | mutants | {' | '.join(KINDS)} |", "|---" * (len(KINDS) + 2) + "|"]
     total: Counter[str] = Counter()

@@ -145,7 +145,7 @@ def test_the_benchmark_saves_the_table_that_it_prints(text_path, tmp_path):
     ):
         assert row in shown
         assert row in kept
-    assert kept.count("| tiny |") == 4 + 4 + 4 + 2 + 1 + 3
+    assert kept.count("| tiny |") == 4 + 4 + 4 + 2 + 2 + 3
     assert str(text_path.parent) not in kept
 
 
