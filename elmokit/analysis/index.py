@@ -7,6 +7,7 @@ Shapes: N tokens, S sentences, V distinct words, R chosen rows, D width.
 
 import warnings
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from elmokit.analysis.senses import MOST_OCCURRENCES, SenseMap, Senses, draw_map
 from elmokit.embed.embedder import Embedder
 from elmokit.embed.picking import Layer, Vectors, check_layer
 from elmokit.errors import InputError
+from elmokit.kernels import library
+from elmokit.kernels.half import multiply_rows
 
 TINY = np.float32(1e-30)  # zeros have no direction: their cosine is 0
 ROWS_AT_ONCE = 4096  # as float32 they stay in a core's cache
@@ -224,7 +227,7 @@ class CorpusIndex:
         else:
             number = layer % self.info.num_layers
             products = self._products(vector_D, number, rows)
-            lengths = self._lengths_LN[number - 1] if number else self._word_lengths()[self._word_ids_N]
+            lengths = self._lengths_LN[number - 1] if number else self._word_lengths[self._word_ids_N]
         lengths = lengths if rows is None else lengths[rows]
         cosines: Vectors = np.divide(products, np.maximum(lengths, TINY), dtype=np.float32)
         return cosines
@@ -238,6 +241,7 @@ class CorpusIndex:
         layer_ND = self._layers[number - 1]
         return _multiply(layer_ND if rows is None else layer_ND[rows], vector_D)
 
+    @cached_property
     def _word_lengths(self) -> Vectors:
         lengths: Vectors = np.linalg.norm(self._words_VD.astype(np.float32), axis=1)
         return lengths
@@ -339,6 +343,10 @@ def find_in_index(
 def _multiply(rows_ND: NDArray[Any], vector_D: Vectors) -> Vectors:
     """Return the products of float16 rows with a vector, in float32."""
     rows, vector = _as_tensor(rows_ND), torch.from_numpy(np.ascontiguousarray(vector_D))
+    kernels = library.load()
+    if kernels is not None:
+        compiled: Vectors = multiply_rows(kernels, rows, vector).numpy()
+        return compiled
     products = torch.empty(len(rows))
     block = torch.empty(min(ROWS_AT_ONCE, len(rows)), len(vector))
     for start in range(0, len(rows), ROWS_AT_ONCE):

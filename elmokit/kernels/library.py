@@ -48,7 +48,7 @@ __all__ = [
     "round_to_int8",
 ]
 
-INTERFACE_VERSION = 10  # of isa.c
+INTERFACE_VERSION = 11  # of isa.c
 LARGEST_WORD = 2**15 - 1  # the number of a window has 16 bits in char_pool.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
@@ -68,6 +68,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "layer_backward": [_POINTER],
     "cross_entropy": [_POINTER],
     "adam": [_POINTER],
+    "half_products": [*[_POINTER] * 3, *[_LONG] * 2],
     "outer_panels": [_POINTER, _LONG, _POINTER, *[_LONG] * 3, *[_POINTER] * 2],
     **{name: [_POINTER, *[_LONG] * 3, _POINTER, *[_LONG] * 3] for name in _REPACKING},
 }
