@@ -1,6 +1,7 @@
 """Arrays of .npz files. A file may be damaged, or claim and unpack to far more than its size."""
 
 import math
+import sys
 import zipfile
 from collections.abc import Collection
 from pathlib import Path
@@ -59,4 +60,15 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) ->
                 f"raise the limit by the environment variable {UNPACKED})"
             )
     with archive.open(member) as stream:
-        return np.asarray(npy.read_array(stream, allow_pickle=False))
+        array = np.asarray(npy.read_array(stream, allow_pickle=False))
+    _check_characters(array, member.filename)
+    return array
+
+
+def _check_characters(array: NDArray[Any], name: str) -> None:
+    """Reject strings with a number that is no character: NumPy stores them unchecked."""
+    if array.dtype.kind != "U" or not array.size or not array.dtype.itemsize:
+        return
+    numbers = np.ascontiguousarray(array).reshape(-1).view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+    if (largest := int(numbers.max())) > sys.maxunicode:
+        raise InputError(f"{name} has the number {largest} in a string, and the last character is {sys.maxunicode}")
