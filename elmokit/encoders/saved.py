@@ -9,16 +9,15 @@ SHA256SUMS           hashes of what is loaded
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-import torch
 from pydantic import PositiveInt
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 
 from elmokit.atomic import atomic_folder
 from elmokit.config import FrozenConfig, parse_config
@@ -32,6 +31,7 @@ from elmokit.weights.building import check_buildable
 from elmokit.weights.folder import is_replaceable, write_tensors
 from elmokit.weights.options import read_json_object
 from elmokit.weights.signing import SIGNATURE, check_required_signature
+from elmokit.weights.state_dicts import load_state_dict
 from elmokit.weights.sums import CARD, SUMS, check_sums, read_sums, sha256, warn_of_changed_card, write_sums
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -113,12 +113,7 @@ def load_published_cove(path: str | Path, vectors: StaticVectors, *, lower: Lowe
         vectors: Vectors that the encoder was trained on: GloVe 840B, 300 wide.
         lower: How words are looked up.
     """
-    try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise WeightsError(f"{path}: cannot be read as a state dict: {error}; download it again") from error
-    if not isinstance(tensors, Mapping) or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise WeightsError(f"{path}: holds no state dict of tensors; expected the published file of CoVe")
+    tensors = load_state_dict(path)
     encoder = from_published(tensors, source=str(path))
     if encoder.lower.input_size != vectors.width:
         raise InputError(

@@ -11,8 +11,6 @@ tensor is used.
 Shapes: C cells.
 """
 
-import pickle
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
@@ -27,6 +25,7 @@ from elmokit.text.lines import read_lines
 from elmokit.text.spelling import Dictionary
 from elmokit.weights.options import read_json_object
 from elmokit.weights.saved import SavedBiLM, Shape, all_finite, check_shapes, shapes_of
+from elmokit.weights.state_dicts import load_state_dict
 
 # The sizes of all published models, for those whose own file of sizes is not in the folder.
 DEFAULT_SIZES: dict[str, Any] = {
@@ -74,7 +73,7 @@ def read_elmoformanylangs(folder: Path) -> SavedBiLM:
     config = _config(sizes, dictionary, str(folder))
     tensors: dict[str, Tensor] = {}
     for name, rows in (("token_embedder.pkl", _encoder_rows(config)), ("encoder.pkl", _lstm_rows(config))):
-        tensors |= _convert(_load_pickle(folder / name), rows, source=str(folder / name))
+        tensors |= _convert(load_state_dict(folder / name), rows, source=str(folder / name))
     tensors["char_encoder.char_embedding"] = tensors["char_encoder.char_embedding"][char_order]
     tensors["char_encoder.word_embedding"] = tensors["char_encoder.word_embedding"][word_order]
     about = {"Origin": "read from a model of ELMoForManyLangs"}
@@ -205,27 +204,6 @@ def _lstm_rows(config: BiLMConfig) -> dict[str, Row]:
             rows[f"{theirs}.state_linearity.bias"] = Row((4 * cells,), (f"{ours}.bias",), _order_bias)
             rows[f"{theirs}.state_projection.weight"] = Row((outputs, cells), (f"{ours}.projection",))
     return rows
-
-
-def _load_pickle(path: Path) -> dict[str, Tensor]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's, about pickles that it then rejects
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise WeightsError(
-            f"{path}: is not a plain state dict, so it could run code when it is opened, and was not opened "
-            f"({str(error).splitlines()[0][:120]}); download the model again from its publisher"
-        ) from error
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        # torch raises whatever its reader stumbles over.
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise WeightsError(
-            f"{path}: not a file of torch, or a damaged one ({first_line}); download it again"
-        ) from error
-    if not isinstance(found, dict) or not all(isinstance(part, Tensor) for part in found.values()):
-        raise WeightsError(f"{path}: holds a {type(found).__name__}; expected a state dict, tensors by name")
-    return found
 
 
 def _convert(found: dict[str, Tensor], rows: dict[str, Row], *, source: str) -> dict[str, Tensor]:

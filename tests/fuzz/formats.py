@@ -202,7 +202,7 @@ LEXSUB = {
     "gold": "bright.a 1 :: sunny 3;clear 1;\nbright.a 2 :: clear 2;\n",
     "candidates": "bright.a::sunny;clear;clever\n",
 }
-OVERRIDES = "training.steps=10\nmodel.lstm.cell_dim=64\ntraining.learning_rate=0.1\ndata.tokenized=true"
+OVERRIDES = "training.steps=10\nmodel.lstm.cell_dim=256\ntraining.learning_rate=0.1\ndata.tokenized=true"
 RECIPES = Path(__file__).parents[2] / "recipes"
 ARRAYS = (*(f"{name}.bin" for name in "tokens lengths offsets word_offsets counts char_ids".split()), "words.txt")
 VOCAB = "<S>\n</S>\n<UNK>\n" + "\n".join(sorted(set(TEXT.split()))) + "\n"
