@@ -19,7 +19,8 @@ from elmokit.errors import ElmokitError
 FAILED, INTERRUPTED = 1, 130
 REQUIRE, REQUIRED_KEY = "--require-signature", "ELMOKIT_REQUIRE_SIGNATURE"
 OUT_OF_MEMORY = "out of memory; use smaller batches (--batch-size, --rows, training.num_rows), or split long lines"
-SIGNS_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory")  # torch's errors, on a GPU and on the CPU
+# torch's errors: on a GPU, on the CPU, and when it maps a file
+SIGNS_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory", "Cannot allocate memory")
 
 app = sub_app("ELMo on PyTorch: contextual word vectors from every layer of a character biLM.", name="elmokit")
 

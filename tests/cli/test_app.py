@@ -281,6 +281,7 @@ def test_a_closed_stderr_does_not_end_the_command(monkeypatch):
     [
         MemoryError(),
         torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("unable to mmap 21952 bytes from file <model.safetensors>: Cannot allocate memory (12)"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory"),
     ],
 )
