@@ -1,16 +1,21 @@
-"""Curves of a run for TensorBoard, if it is installed. ``log.jsonl`` has the same numbers in any case."""
+"""Curves of a run for TensorBoard, if it is installed. ``log.jsonl`` has the same numbers in any case.
 
+Events are written at once and in this thread. TensorBoard's own writer has a thread, which prints a traceback when the
+disk is full.
+"""
+
+import os
+import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
+from typing import Any, BinaryIO
 
 AddValues = Callable[[int, Mapping[str, float]], None]
 """Add the values of one step, by the names of their curves."""
+VERSION = "brain.Event:2"  # of the format, in the first event of every file
 
 
 @contextmanager
@@ -21,7 +26,7 @@ def open_curves(folder: Path) -> Iterator[AddValues]:
     curves only.
     """
     has_tensorboard = find_spec("tensorboard") is not None
-    writer: SummaryWriter | None = None
+    writer: _Writer | None = None
 
     def add(step: int, values: Mapping[str, float]) -> None:
         nonlocal writer
@@ -29,11 +34,8 @@ def open_curves(folder: Path) -> Iterator[AddValues]:
             return
         with suppress(OSError):
             if writer is None:
-                from torch.utils.tensorboard import SummaryWriter
-
-                writer = SummaryWriter(folder, purge_step=step)
-            for name, value in values.items():
-                writer.add_scalar(name, value, step)
+                writer = _Writer(folder, first_step=step)
+            writer.add(step, values)
 
     try:
         yield add
@@ -41,3 +43,33 @@ def open_curves(folder: Path) -> Iterator[AddValues]:
         if writer is not None:
             with suppress(OSError):
                 writer.close()
+
+
+class _Writer:
+    """Writes one event file."""
+
+    def __init__(self, folder: Path, *, first_step: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
+        self._file: BinaryIO = (folder / name).open("wb")
+        self._records, self._event = RecordWriter(self._file), Event
+        self._write(file_version=VERSION)
+        self._write(step=first_step, session_log=SessionLog(status=SessionLog.START))
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the values of a step."""
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        parts = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(step=step, summary=Summary(value=parts))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, **content: Any) -> None:
+        self._records.write(self._event(wall_time=time.time(), **content).SerializeToString())
