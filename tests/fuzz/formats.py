@@ -202,6 +202,7 @@ LEXSUB = {
     "gold": "bright.a 1 :: sunny 3;clear 1;\nbright.a 2 :: clear 2;\n",
     "candidates": "bright.a::sunny;clear;clever\n",
 }
+TAGGED = "Ada\tNNP\nsaw\tVBD\nOslo\tNNP\n.\t.\n\nWe PRP\nmet VBD\n. .\n"
 OVERRIDES = "training.steps=10\nmodel.lstm.cell_dim=256\ntraining.learning_rate=0.1\ndata.tokenized=true"
 RECIPES = Path(__file__).parents[2] / "recipes"
 ARRAYS = (*(f"{name}.bin" for name in "tokens lengths offsets word_offsets counts char_ids".split()), "words.txt")
@@ -272,7 +273,7 @@ FORMATS = {
         ),
     ),
     "labeled lines": Format(_in_folder(toy_datasets.write_labeled, "a.tsv", 4), _listed(read_labeled_texts, "a.tsv")),
-    "tagged tokens": Format(_in_folder(toy_datasets.write_tags, "a.txt", 4), _listed(read_tagged, "a.txt")),
+    "tagged tokens": Format(_text("a.txt", TAGGED), _listed(read_tagged, "a.txt")),
     "lexical substitutes": Format(_texts(LEXSUB), lambda folder: read_lexsub(*(folder / name for name in LEXSUB))),
     "text .xz": Format(
         _packed("a.txt.xz", TEXT), lambda folder: [line.text for line in read_lines([folder / "a.txt.xz"])]
