@@ -42,11 +42,11 @@ class CharEncoder(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialize as the original program does."""
+        """Initialize as the original program does, but for words: Glorot's range for a long table is almost zero."""
         if self.config.filters:
             nn.init.uniform_(self.char_embedding, -1.0, 1.0)
         if self.word_embedding is not None:
-            nn.init.xavier_uniform_(self.word_embedding)
+            nn.init.uniform_(self.word_embedding, -1.0, 1.0)
         for weight, bias in self._filters():
             if self.config.activation == "relu":
                 nn.init.uniform_(weight, -0.05, 0.05)

@@ -1,7 +1,7 @@
 /* Preloaded library in which one call fails: the n-th write, fsync, rename, open for writing, mmap or large allocation.
  *
- * Only files below one folder count, so that the interpreter itself is left alone. Allocations count from 1 MB on.
- * A fault happens once; in mode 1 every later call of its kind fails too, as on a disk that stays full; in mode 2 the
+ * Only files below one folder count, so that the interpreter itself is left alone. Allocations count from 1 MB on, but
+ * for safetensors'. A fault happens once; in mode 1 every later call of its kind fails too, as on a disk that stays full; in mode 2 the
  * process is killed in the call.
  */
 #define _GNU_SOURCE
@@ -137,7 +137,16 @@ void *mmap64(void *at, size_t size, int protection, int flags, int fd, off64_t p
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
     *__libc_memalign(size_t, size_t);
 
-static int alloc_fails(size_t size) { return folder_length && size >= LARGE && fails(ALLOC, ENOMEM); }
+/* Rust ends the process when an allocation fails, and safetensors is written in it: only allocations of others count. */
+static int is_rust(void *caller) {
+    Dl_info found;
+    return dladdr(caller, &found) && found.dli_fname && strstr(found.dli_fname, "safetensors") != NULL;
+}
+
+static int alloc_fails_for(size_t size, void *caller) {
+    return folder_length && size >= LARGE && !is_rust(caller) && fails(ALLOC, ENOMEM);
+}
+#define alloc_fails(size) alloc_fails_for(size, __builtin_return_address(0))
 
 void *malloc(size_t size) { return alloc_fails(size) ? NULL : __libc_malloc(size); }
 void *calloc(size_t count, size_t size) {
