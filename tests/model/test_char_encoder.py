@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from elmokit.config import CharEncoderConfig
+from elmokit.config import CharEncoderConfig, WordTableConfig
 from elmokit.kernels.library import available
 from elmokit.model import char_encoder
 from elmokit.model.char_encoder import CharEncoder
@@ -149,3 +149,11 @@ def test_tables_of_packed_weights_follow_when_a_filter_changes() -> None:
         after = encoder(ids)
         assert (after - before).abs().max() > 1e-3
         torch.testing.assert_close(after, copy.deepcopy(encoder)(ids), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("num_words", [10, 60_000])
+def test_word_vectors_begin_as_large_as_those_of_characters_however_many_there_are(num_words: int) -> None:
+    config = CharEncoderConfig(char_dim=1, filters=(), num_highway=0)
+    encoder = CharEncoder(config, 8, words=WordTableConfig(num_words=num_words, dim=8))
+    assert encoder.word_embedding is not None
+    assert 0.5 < float(encoder.word_embedding.detach().std()) < 0.65
