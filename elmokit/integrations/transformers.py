@@ -29,7 +29,7 @@ from elmokit.weights.saved import SavedBiLM
 from elmokit.weights.source import Source, load_saved
 from elmokit.weights.start_state import from_tensors, to_tensors, warm_state
 
-library = require("transformers", extra="transformers")
+library = require("transformers", extra="transformers", having="PreTrainedConfig")
 outputs = require("transformers.modeling_outputs", extra="transformers")
 tokenizers = require("transformers.tokenization_utils_base", extra="transformers")
 
