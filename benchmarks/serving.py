@@ -34,6 +34,7 @@ from elmokit.text.lines import read_lines
 from elmokit.weights.bundled import EN_SMALL
 
 NUM_CLIENTS, NUM_WORDS, NUM_SENTENCES = 32, 20, 2048
+REST = 0.02  # seconds between a call here and a request: threads of this process spin for a while after a call
 ROUTE = "/v1/embeddings"
 
 
@@ -203,11 +204,13 @@ def measure_latency(bench: Bench, size: str) -> Row:
         start = time.perf_counter()
         bench.embedder.encode([sentence], normalize_embeddings=True)
         own.append(1e3 * (time.perf_counter() - start))
+        time.sleep(REST)
         content = json.dumps({"input": [sentence], "model": bench.name, "encoding_format": "base64"})
         start = time.perf_counter()
         connection.request("POST", ROUTE, content, {"Content-Type": "application/json"})
         connection.getresponse().read()
         served.append(1e3 * (time.perf_counter() - start))
+        time.sleep(REST)
     more = median(served) - median(own)
     row = Row(size, "one client, one sentence: ms", f"{median(own):.2f}", f"{median(served):.2f}", f"{more:+.2f} ms")
     return judge(row, "<= 2 ms more", met=more <= 2)
