@@ -16,7 +16,7 @@ def test_no_damage_ends_in_an_error_that_is_not_ours(tmp_path: Path, *, zipped: 
     torch.save({"weight": torch.ones(2, 2)}, path, _use_new_zipfile_serialization=zipped)
     whole = path.read_bytes()
     assert torch.equal(load_state_dict(path)["weight"], torch.ones(2, 2))
-    for place in range(len(whole)):
+    for place in range(0, len(whole), 11):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with contextlib.suppress(WeightsError):
             load_state_dict(path)
