@@ -6,7 +6,7 @@
 #   make api-fuzz  10,000 valid and invalid requests to the server, made from its OpenAPI document
 #   make sanitize  the kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make chaos   kill every verb that writes, and the server, 100 times each; all must end with the same bytes
-#   make fuzz    read damaged files of every format, for ten minutes
+#   make fuzz    read damaged files of every format for ten minutes, then guided by coverage if atheris has a wheel
 #   make faults  fail every write, fsync, rename, open, mmap and large allocation of each verb once
 #   make soak    embed, score, predict and index for 30 minutes in one process; its memory must not grow
 #   make integrations    test spaCy, scikit-learn, transformers, flair and others, in three environments
