@@ -19,13 +19,16 @@ def load_state_dict(path: str | Path) -> dict[str, Tensor]:
     except pickle.UnpicklingError as error:
         raise WeightsError(
             f"{path}: is not a plain state dict, so it could run code when it is opened, and was not opened "
-            f"({str(error).splitlines()[0][:120]}); download the model again from its publisher"
+            f"({_first_line(error)}); download the model again from its publisher"
         ) from error
     except Exception as error:  # torch raises whatever its reader stumbles over
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
         raise WeightsError(
-            f"{path}: not a file of torch, or a damaged one ({first_line}); download it again"
+            f"{path}: not a file of torch, or a damaged one ({_first_line(error)}); download it again"
         ) from error
     if not isinstance(found, dict) or not all(isinstance(part, Tensor) for part in found.values()):
         raise WeightsError(f"{path}: holds a {type(found).__name__}; expected a state dict, tensors by name")
     return found
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]

@@ -1,6 +1,7 @@
 """Pickled state dicts that are damaged."""
 
 import contextlib
+import pickle
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,22 @@ def test_no_damage_ends_in_an_error_that_is_not_ours(tmp_path: Path, *, zipped: 
             load_state_dict(path)
 
 
-def test_a_storage_that_is_not_there_is_named_as_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (AssertionError("storage key '1' not found"), r"damaged one \(storage key '1' not found\); download it again"),
+        (EOFError(), r"damaged one \(EOFError\)"),
+        (pickle.UnpicklingError(), r"not a plain state dict.*\(UnpicklingError\)"),
+    ],
+)
+def test_every_error_of_torch_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+) -> None:
     def load(*_args: object, **_options: object) -> None:
-        raise AssertionError("storage key '1' not found")
+        raise error
 
     monkeypatch.setattr(torch, "load", load)
-    with pytest.raises(WeightsError, match=r"damaged one \(storage key '1' not found\); download it again"):
+    with pytest.raises(WeightsError, match=message):
         load_state_dict(tmp_path / "a.pth")
 
 
