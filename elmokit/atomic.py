@@ -47,8 +47,14 @@ def atomic_file(path: str | Path, *, follow_link: bool = True) -> Iterator[Path]
             yield temporary
         with explained(path):
             _flush(temporary)
+            is_new = not target.exists()
             os.replace(temporary, target)
-            _flush(target.parent)
+            try:
+                _flush(target.parent)
+            except OSError:
+                if is_new:  # else the same command would find a file in its way
+                    os.replace(target, temporary)
+                raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -83,7 +89,6 @@ def atomic_folder(path: str | Path, *, replace: bool, follow_link: bool = True) 
                 _flush(file)
             _flush(temporary)
             exchange(temporary, target)
-            _flush(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -110,20 +115,23 @@ def _flush(path: Path) -> None:
 
 
 def exchange(new: Path, target: Path) -> None:
-    """Put ``new`` in the place of ``target``, which may be absent."""
+    """Put ``new`` in the place of ``target``, which may be absent, and flush the names; undo both if one fails."""
     if target.is_symlink():
         target.unlink()
-    if not target.exists():
-        new.rename(target)
-        return
-    old = _beside(target)
-    target.rename(old)
+    old = _beside(target) if target.exists() else None
+    if old is not None:
+        target.rename(old)
     try:
         new.rename(target)
+        _flush(target.parent)
     except BaseException:
-        old.rename(target)
+        if not new.exists():
+            target.rename(new)
+        if old is not None:
+            old.rename(target)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager

@@ -151,6 +151,29 @@ def test_an_exchange_that_fails_puts_the_old_folder_back(tmp_path: Path, monkeyp
     assert names(tmp_path) == ["model"]
 
 
+@pytest.mark.parametrize(("is_folder", "is_there"), [(False, False), (True, False), (True, True)])
+def test_names_that_cannot_be_flushed_are_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_folder: bool, is_there: bool
+) -> None:
+    target = tmp_path / "x"
+    if is_there:
+        target.mkdir()
+        (target / "old").touch()
+    fsync = os.fsync
+
+    def fail_for_directory_of_target(handle: int) -> None:
+        if os.fstat(handle).st_ino == tmp_path.stat().st_ino:
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", fail_for_directory_of_target)
+    writing = atomic_folder(target, replace=is_there) if is_folder else atomic_file(target)
+    with pytest.raises(OutputError, match="x: cannot be written: Input/output error"), writing as new:
+        (new / "new").touch() if is_folder else new.write_text("new")
+    assert names(tmp_path) == (["x"] if is_there else [])
+    assert not is_there or names(target) == ["old"]
+
+
 def test_a_file_is_not_replaced_by_a_folder(tmp_path: Path) -> None:
     (tmp_path / "model").write_text("old")
     with pytest.raises(OutputError, match="is a file; name a folder"), atomic_folder(tmp_path / "model", replace=True):
