@@ -58,7 +58,7 @@ def kill_verb(name: str, num_kills: int, chance: random.Random, report: Report) 
     with tempfile.TemporaryDirectory() as parent:
         ready, folder = Path(parent, "ready"), Path(parent, "work")
         ready.mkdir()
-        write_inputs(ready)
+        write_inputs(ready, verb)
         shutil.copytree(ready, folder)
         started = time.monotonic()
         whole = run(folder, verb)

@@ -62,7 +62,7 @@ def try_verb(name: str, kinds: list[str], most: int, report: Callable[[str], Non
     with tempfile.TemporaryDirectory() as parent:
         ready, folder = Path(parent, "ready"), Path(parent, "work")
         ready.mkdir()
-        write_inputs(ready)
+        write_inputs(ready, verb)
         old = None
         if verb.replaces:
             for path in verb.outputs:

@@ -69,11 +69,13 @@ class Verb:
     outputs: tuple[str, ...]
     """Files that equal commands make with equal bytes."""
     replaces: bool = True
-    """An output of an earlier run is there before, and the command has --force."""
+    """An output of an earlier run is there before, and the command replaces it."""
+    after: tuple[str, ...] = ()
+    """A command that writes an input of this one."""
 
 
-def write_inputs(folder: Path) -> None:
-    """Write the inputs of all verbs."""
+def write_inputs(folder: Path, verb: Verb | None = None) -> None:
+    """Write the inputs of all verbs, and those that a verb has of its own."""
     (folder / "corpus.txt").write_text(TEXT, encoding="utf-8")
     (folder / "recipe.toml").write_text(PRETRAIN, encoding="utf-8")
     toy_datasets.save_toy_bilm(folder / "bilm")
@@ -83,6 +85,10 @@ def write_inputs(folder: Path) -> None:
     save_language_model(folder / "lm")
     (folder / "results").mkdir()
     shutil.copy(ROOT / "results" / "paper-runs.jsonl", folder / "results")
+    if verb is not None and verb.after:
+        ended = run(folder, Verb(verb.after, ()))
+        if ended.code:
+            raise UnfitVerbError(f"{' '.join(verb.after)} fails: {ended.stderr}")
 
 
 def save_language_model(folder: Path) -> None:
@@ -97,7 +103,10 @@ def embed(name: str) -> Verb:
     return Verb(("embed", "corpus.txt", "--model", "bilm", "-o", name, "--force"), (name,))
 
 
-TASK = ("task", "train", "ner", "--train", "train.conll", "--dev", "dev.conll", "--recipe", "recipes/ner.toml")
+TASK = (
+    *("task", "train", "ner", "--train", "train.conll", "--dev", "dev.conll", "--recipe", "recipes/ner.toml"),
+    *("--elmo", "bilm", "--run-dir", "ner"),
+)
 ENCODER = (
     *("encoder", "train", "context2vec", "train=corpus.txt", "dev=corpus.txt", "word_dim=3", "hidden_dim=4"),
     *("context_dim=5", "min_count=1", "training.batch_size=4", "training.epochs=2", "training.evaluate_every=3"),
@@ -137,7 +146,12 @@ VERBS = {
     "export": Verb(("export", "bilm", "-o", "bilm.onnx", "--force"), ("bilm.onnx",)),
     "encoder train": Verb((*ENCODER, "--run-dir", "encoder"), ("encoder/model/model.safetensors",), replaces=False),
     "reproduce": Verb(("reproduce", "all", "--page", "--results", "results"), ("results/paper.md",)),
-    "task train": Verb((*TASK, "--elmo", "bilm", "--run-dir", "ner"), ("ner/model/model.safetensors",), replaces=False),
+    "task train": Verb(TASK, ("ner/model/model.safetensors",), replaces=False),
+    "task slim": Verb(
+        ("task", "slim", "ner/model", "-o", "slim", "--bilm", "bilm"),
+        ("slim/config.json", "slim/model.safetensors", "slim/SHA256SUMS"),
+        after=TASK,
+    ),
 }
 
 
