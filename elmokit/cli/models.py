@@ -53,6 +53,7 @@ def package(
     softmax: Annotated[
         Literal["int8", "same"], typer.Option(help="Type of the stored output layer: int8, or the same as the weights.")
     ] = "int8",
+    force: Annotated[bool, typer.Option("--force", help="Replace the package in DIR.")] = False,
 ) -> None:
     """Package a model for pip; elmokit finds it by its name.
 
@@ -69,6 +70,7 @@ def package(
         description=description,
         half=dtype == "float16",
         eight_bit_softmax=softmax == "int8",
+        overwrite=force,
     )
     num_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
     target = made if made.is_absolute() else f"./{made}"  # a bare name would be looked up in the package index

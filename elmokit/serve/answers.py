@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 Vector = list[float]
 
@@ -187,6 +187,8 @@ class CorpusInfo(BaseModel):
 
 class Info(BaseModel):
     """Model, limits and version of the server."""
+
+    model_config = ConfigDict(protected_namespaces=())  # pydantic before 2.10 warns of names such as model_id
 
     model_id: str
     model_type: dict[str, Any]

@@ -10,10 +10,12 @@ from elmokit.atomic import atomic_folder
 from elmokit.errors import InputError, OutputError
 from elmokit.weights.bundled import MODEL, find_model
 from elmokit.weights.folder import load_folder, save_folder
+from elmokit.weights.saved import list_names
 from elmokit.weights.source import build_bilm, has_softmax, load_softmax
 from elmokit.weights.start_state import to_tensors, warm_state
 from elmokit.weights.sums import CARD, read_sums, write_sums
 
+MODULE = "elmokit_model_"
 NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
 PYPROJECT = Template("""\
@@ -66,30 +68,34 @@ def write_package(
     description: str | None = None,
     half: bool = True,
     eight_bit_softmax: bool = True,
+    overwrite: bool = False,
 ) -> Path:
     """Write a package with a model, ready for ``pip install`` or ``python -m build``; return its folder.
 
     Args:
         source: Folder of the model, saved by elmokit.
-        folder: Folder to write; it must not exist, or be empty.
+        folder: Folder to write.
         name: Name of the model; by default that of its folder.
         version: Version of the package.
         license: SPDX expression of the model's license.
         description: One line for the package index.
         half: Store the weights as float16.
         eight_bit_softmax: Store the output layer as int8.
+        overwrite: Replace a package of a model in ``folder``.
     """
     source, folder = find_model(source), Path(folder)
     name = source.resolve().name if name is None else name
     if not NAME.fullmatch(name):
         raise InputError(f"model name {name!r}; expected lower-case letters and digits, joined by - . or _")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise OutputError(f"{folder}: exists already; name a new folder for the package")
+        if not overwrite:
+            raise OutputError(f"{folder}: exists already; name a new folder, or replace the package (--force)")
+        _expect_package(folder)
     saved = load_folder(source)  # verifies the hashes
     description = (
         description or f"{name}: a biLM for elmokit, {saved.config.num_layers} layers of {saved.config.width}."
     )
-    module = f"elmokit_model_{re.sub(r'[._-]', '_', name)}"
+    module = f"{MODULE}{re.sub(r'[._-]', '_', name)}"
     values = {"name": name, "version": version, "license": license, "module": module}
     values["description"] = description.replace("\\", "").replace('"', "'").replace("\n", " ")
     if saved.start_state is None:
@@ -106,3 +112,15 @@ def write_package(
             shutil.copyfile(source / CARD, target / CARD)
             write_sums(target, read_sums(target))
     return folder
+
+
+def _expect_package(folder: Path) -> None:
+    """Raise OutputError unless a folder holds the package of a model and nothing else."""
+    if not folder.is_dir():
+        raise OutputError(f"{folder}: is a file; name a folder to write to")
+    names = {path.name for path in folder.iterdir()}
+    modules = {name for name in names if name.startswith(MODULE)}
+    if foreign := sorted(names - modules - {"pyproject.toml", "README.md"}):
+        raise OutputError(f"{folder}: also holds {list_names(foreign)}; move that away, or name another folder")
+    if not modules:
+        raise OutputError(f"{folder}: holds no package of a model, and is not replaced; name another folder")

@@ -139,9 +139,8 @@ VERBS = {
     ),
     "report": Verb(("report", "corpus.txt", "--model", "bilm", "-o", "report.html"), ("report.html",)),
     "package": Verb(
-        ("package", "bilm", "-o", "packed", "--name", "toy"),
+        ("package", "bilm", "-o", "packed", "--name", "toy", "--force"),
         ("packed/pyproject.toml", "packed/elmokit_model_toy/model/model.safetensors"),
-        replaces=False,
     ),
     "export": Verb(("export", "bilm", "-o", "bilm.onnx", "--force"), ("bilm.onnx",)),
     "encoder train": Verb((*ENCODER, "--run-dir", "encoder"), ("encoder/model/model.safetensors",), replaces=False),

@@ -103,6 +103,25 @@ def test_a_name_that_is_none_or_a_folder_in_use_is_rejected(tmp_path: Path) -> N
         write_package(folder, tmp_path / "full")
 
 
+def test_a_package_is_replaced_when_asked_and_nothing_else_is(tmp_path: Path) -> None:
+    folder, package = save_toy_bilm(tmp_path / "xx-tiny"), tmp_path / "package"
+    write_package(folder, package, version="1.0")
+    with pytest.raises(OutputError, match=r"package: exists already; .* replace the package"):
+        write_package(folder, package, version="2.0")
+    write_package(folder, package, version="2.0", overwrite=True)
+    assert 'version = "2.0"' in (package / "pyproject.toml").read_text("utf-8")
+    (package / "notes.txt").touch()
+    with pytest.raises(OutputError, match=r"also holds notes\.txt"):
+        write_package(folder, package, overwrite=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "README.md").touch()
+    with pytest.raises(OutputError, match="other: holds no package of a model"):
+        write_package(folder, tmp_path / "other", overwrite=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="file: is a file"):
+        write_package(folder, tmp_path / "file", overwrite=True)
+
+
 @pytest.mark.filterwarnings("ignore:.*the model card was changed")
 def test_a_package_is_smaller_and_keeps_the_output_layer_and_the_card(tmp_path: Path) -> None:
     pair = make_pair(make_published(tmp_path / "published", dim=8, projection_dim=4))
