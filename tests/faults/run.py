@@ -65,8 +65,6 @@ def try_verb(name: str, kinds: list[str], most: int, report: Callable[[str], Non
         write_inputs(ready, verb)
         old = None
         if verb.replaces:
-            for path in verb.outputs:
-                (ready / path).parent.mkdir(exist_ok=True)
             ended = run(ready, verb)
             old = content(ready, verb)
         shutil.copytree(ready, folder)

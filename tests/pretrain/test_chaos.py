@@ -1,6 +1,6 @@
 """Runs that are killed again and again end with the bits of one that was not.
 
-.venv/bin/python -m pytest tests/test_chaos.py -m chaos
+.venv/bin/python -m pytest tests/pretrain/test_chaos.py -m chaos
 """
 
 import os

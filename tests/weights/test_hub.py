@@ -28,9 +28,10 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published_model: Publis
         hub.repos["org/tiny"]["training.log"] = b"not a file of the model"
         constants = hub_library.constants
         monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-        monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}"
-        )
+        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        downloads = "huggingface_hub.file_download"  # old versions keep a copy there
+        monkeypatch.setattr(f"{downloads}.HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True, raising=False)  # old versions lack it
         monkeypatch.setattr("huggingface_hub.utils._headers.get_token", lambda: None, raising=False)
