@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from elmokit.cli.messages import print_message
 from elmokit.cli.progress import Progress, clock, show_progress
 from elmokit.cli.task_display import percent
-from elmokit.paper.engine import Event, Failed, Recorded, Skipped
+from elmokit.paper.engine import Event, Failed, Recorded, Skipped, Warned
 from elmokit.tasks.progress import LayersRead, TaskPlan, TaskStep
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class PaperDisplay:
             case Skipped(message):
                 self._end(run)
                 self.skipped.setdefault(message, []).append(run)
+            case Warned(message):
+                print_message(f"warning: {run}: {message}")
             case _:
                 self._show_entry(run, event)
 

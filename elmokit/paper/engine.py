@@ -10,12 +10,14 @@ import shutil
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from typing import Any
 
 import torch
 
@@ -53,7 +55,14 @@ class Skipped:
     message: str
 
 
-Event = Entry | Recorded | Failed | Skipped
+@dataclass(frozen=True)
+class Warned:
+    """A warning of a process that makes a run."""
+
+    message: str
+
+
+Event = Entry | Recorded | Failed | Skipped | Warned
 Report = Callable[[PaperRun, Event], None]
 
 
@@ -65,7 +74,7 @@ class _Made:
     facts: dict[str, str]
 
 
-_Message = Entry | _Made | Failed
+_Message = Entry | _Made | Failed | Warned
 
 
 @dataclass(eq=False)
@@ -322,6 +331,11 @@ def _serve(connection: Connection, shop: Workshop) -> None:
         with suppress(OSError):  # without a parent, the run is saved all the same
             connection.send(message)
 
+    def send_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+        send(Warned(str(message)))
+
+    warnings.simplefilter("default", UserWarning)
+    warnings.showwarning = send_warning
     threading.Thread(target=listen, daemon=True).start()
     while (run := jobs.get()) is not None:
         send(_make(shop, run, send, stop, facts))

@@ -15,7 +15,7 @@ import pytest
 from toy_datasets import write_home
 
 from elmokit import cli
-from elmokit.paper.engine import Event, Failed, Recorded, Skipped, make_runs
+from elmokit.paper.engine import Event, Failed, Recorded, Skipped, Warned, make_runs
 from elmokit.paper.inputs import Inputs
 from elmokit.paper.plan import COVERAGE, ENSEMBLE, NEIGHBORS, SENSES, TAGS, TASK, TUNING, PaperRun
 from elmokit.paper.run_file import RunFile
@@ -188,6 +188,7 @@ def test_two_workers_make_the_same_runs_as_one(home, tmp_path):
         assert is_over
         assert len(heard.all(Recorded)) == len(runs)
         files.append(file)
+    assert any("longer than" in warned.message for _, warned in heard.all(Warned))  # not printed by the process itself
     for run in runs:
         assert result_of(files[0], run) == result_of(files[1], run)
     is_over, heard, file = make(home, tmp_path, runs[:2], workers=2, stop_at=DevScores)
