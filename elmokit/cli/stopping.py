@@ -38,7 +38,7 @@ def stop_by_signal(stop: threading.Event) -> Iterator[Callable[[], None]]:
                 # written to raises if a handler writes to it as well. `threading` would take locks of the main thread.
                 _thread.start_new_thread(print_message, (FIRST_MESSAGE,))
         elif time.monotonic() - first > SAME_REQUEST:
-            terminal = sys.__stderr__  # rich before 13.9 puts a file that is no terminal in the place of sys.stderr
+            terminal = sys.__stderr__  # older versions of rich replace sys.stderr by a file that is no terminal
             if terminal is not None and terminal.isatty():
                 os.write(terminal.fileno(), SHOW_CURSOR)  # the live line has hidden it
             # Other threads may be in the middle of a step or a save, and nothing can interrupt them.

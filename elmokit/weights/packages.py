@@ -87,7 +87,7 @@ def write_package(
     name = source.resolve().name if name is None else name
     if not NAME.fullmatch(name):
         raise InputError(f"model name {name!r}; expected lower-case letters and digits, joined by - . or _")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.is_dir() and any(folder.iterdir()):
         if not overwrite:
             raise OutputError(f"{folder}: exists already; name a new folder, or replace the package (--force)")
         _expect_package(folder)
@@ -116,8 +116,6 @@ def write_package(
 
 def _expect_package(folder: Path) -> None:
     """Raise OutputError unless a folder holds the package of a model and nothing else."""
-    if not folder.is_dir():
-        raise OutputError(f"{folder}: is a file; name a folder to write to")
     names = {path.name for path in folder.iterdir()}
     modules = {name for name in names if name.startswith(MODULE)}
     if foreign := sorted(names - modules - {"pyproject.toml", "README.md"}):
