@@ -17,6 +17,7 @@ from typing import IO, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from elmokit.analysis.logistic_regression import LinearClassifier, fit_path
@@ -50,6 +51,7 @@ PUBLISHED: Mapping[str, float] = {
     "CoVe, second layer": 92.8,
 }
 
+Answers = Callable[[Layer, NDArray[np.bool_]], None]
 Part = Literal["train", "dev", "test"]
 PARTS: tuple[Part, ...] = ("train", "dev", "test")
 
@@ -132,12 +134,19 @@ class _Examples:
 
 
 def probe_pos(
-    encoder: LayerEncoder, data: PosData, *, progress: Callable[[ProbeProgress], None] = lambda _: None
+    encoder: LayerEncoder,
+    data: PosData,
+    *,
+    progress: Callable[[ProbeProgress], None] = lambda _: None,
+    answers: Answers = lambda *_: None,
 ) -> Iterator[ProbeResult]:
-    """Train classifiers of tags on every layer, then on the mean of all; yield each result as it is ready."""
+    """Train classifiers of tags on every layer, then on the mean of all; yield each result as it is ready.
+
+    ``answers`` is called with each layer, and with whether each test token's tag is predicted, (N,).
+    """
     if isinstance(encoder, Embedder) and encoder.state == "carry":
         raise InputError("state is 'carry', under which a vector depends on its batch; probe with 'reset' or 'warm'")
-    return _probe_layers(encoder, data, progress)
+    return _probe_layers(encoder, data, progress, answers)
 
 
 def hold_out_last(sentences: Sequence[UDSentence]) -> tuple[list[UDSentence], list[UDSentence]]:
@@ -155,7 +164,7 @@ def untrained_like(embedder: Embedder, *, seed: int) -> Embedder:
 
 
 def _probe_layers(
-    encoder: LayerEncoder, data: PosData, progress: Callable[[ProbeProgress], None]
+    encoder: LayerEncoder, data: PosData, progress: Callable[[ProbeProgress], None], answers: Answers
 ) -> Iterator[ProbeResult]:
     single: list[Layer] = [*range(encoder.num_layers)]
     layers: list[Layer] = [*single, "mean"] if len(single) > 1 else single
@@ -168,11 +177,16 @@ def _probe_layers(
             def report(more: int, tried: int = tried) -> None:
                 progress(ProbeProgress("training", tried + more, len(layers) * len(STRENGTHS)))
 
-            yield _probe_layer(layer, examples, num_tags=len(index), report=report)
+            yield _probe_layer(layer, examples, num_tags=len(index), report=report, answers=answers)
 
 
 def _probe_layer(
-    layer: Layer, examples: dict[Part, _Examples], *, num_tags: int, report: Callable[[int], None]
+    layer: Layer,
+    examples: dict[Part, _Examples],
+    *,
+    num_tags: int,
+    report: Callable[[int], None],
+    answers: Answers,
 ) -> ProbeResult:
     start = time.monotonic()
     train = examples["train"]
@@ -181,19 +195,24 @@ def _probe_layer(
     best: tuple[Trial, LinearClassifier] | None = None
     report(0)
     for strength, classifier in zip(STRENGTHS, found, strict=True):
-        trials.append(Trial(strength, _accuracy(classifier, examples["dev"])))
+        trials.append(Trial(strength, _share(_is_right(classifier, examples["dev"]))))
         report(len(trials))
         if best is None or trials[-1].dev_accuracy > best[0].dev_accuracy:
             best = trials[-1], classifier
     seconds = time.monotonic() - start
     assert best is not None
     chosen, classifier = best
-    test_accuracy = _accuracy(classifier, examples["test"])
-    return ProbeResult(layer, chosen.strength, chosen.dev_accuracy, test_accuracy, seconds, tuple(trials))
+    is_right_N = _is_right(classifier, examples["test"])
+    answers(layer, is_right_N.numpy())
+    return ProbeResult(layer, chosen.strength, chosen.dev_accuracy, _share(is_right_N), seconds, tuple(trials))
 
 
-def _accuracy(classifier: LinearClassifier, examples: _Examples) -> float:
-    return (classifier.predict(examples.features_ND) == examples.tags_N).double().mean().item()
+def _is_right(classifier: LinearClassifier, examples: _Examples) -> Tensor:
+    return classifier.predict(examples.features_ND) == examples.tags_N
+
+
+def _share(is_right_N: Tensor) -> float:
+    return is_right_N.double().mean().item()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ A sense is the mean vector of the tokens that SemCor tags with it. A test token 
 speech whose vector is nearest by cosine; one that SemCor never tags gets WordNet's first sense. Every instance is
 answered, so that precision, recall, F1 and accuracy are one number.
 
-Shapes: L layers, T tokens, D width, S senses.
+Shapes: L layers, T tokens, D width, S senses, N instances.
 """
 
 from collections import defaultdict
@@ -63,6 +63,32 @@ class SenseScores:
     """Accuracy of each layer's vectors."""
     num_unseen: int
     """Instances whose word SemCor never tags: they are answered by the first sense."""
+
+
+@dataclass(frozen=True, eq=False)
+class SenseAnswers:
+    """Whether each of N instances is answered correctly."""
+
+    right_LN: NDArray[np.bool_]
+    """By each layer's vectors."""
+    first_N: NDArray[np.bool_]
+    """By WordNet's first sense."""
+    unseen_N: NDArray[np.bool_]
+    """SemCor never tags its word."""
+    multi_word_N: NDArray[np.bool_]
+    """It has several tokens."""
+
+    def scores(self, *, multi_word: bool | None = None) -> SenseScores:
+        """Return the shares of correct answers; ``multi_word`` is that of `score_senses`."""
+        chosen_N = np.ones_like(self.first_N) if multi_word is None else self.multi_word_N == multi_word
+        if not chosen_N.any():
+            raise InputError("no instance to score; expected a test set with tagged words")
+        return SenseScores(
+            int(chosen_N.sum()),
+            float(self.first_N[chosen_N].mean()),
+            tuple(self.right_LN[:, chosen_N].mean(axis=1).tolist()),
+            int(self.unseen_N[chosen_N].sum()),
+        )
 
 
 class SenseVectors:
@@ -135,24 +161,43 @@ def score_senses(
         multi_word: Score only instances of several tokens (True) or of one (False); None scores all.
         progress: Called with the number of tokens that were read so far.
     """
-    num_right = np.zeros(encoder.num_layers, dtype=np.int64)
-    num_instances = num_first = num_unseen = 0
+    return answer_senses(encoder, senses, first_senses, sentences, progress=progress).scores(multi_word=multi_word)
+
+
+def answer_senses(
+    encoder: LayerEncoder,
+    senses: SenseVectors,
+    first_senses: Mapping[Word, str],
+    sentences: Sequence[SenseSentence],
+    *,
+    progress: Progress = lambda _: None,
+) -> SenseAnswers:
+    """Answer every instance of a test set with every layer; the arguments are those of `score_senses`."""
+    rows: list[list[bool]] = []  # per instance: first sense, unseen, several tokens, then the layers
     for instance, vector_LD in _instance_vectors(encoder, sentences, progress):
-        if multi_word is not None and multi_word != (instance.end - instance.start > 1):
-            continue
         word = instance.lemma, instance.pos
         first = first_senses.get(word)
-        answers: list[str | None] = [*(senses.nearest(word, vector_LD) or [])]
-        if not answers:
-            answers = [first] * encoder.num_layers
-            num_unseen += 1
-        num_right += [answer in instance.senses for answer in answers]
-        num_first += first in instance.senses
-        num_instances += 1
-    if not num_instances:
-        raise InputError("no instance to score; expected a test set with tagged words")
-    return SenseScores(
-        num_instances, num_first / num_instances, tuple((num_right / num_instances).tolist()), num_unseen
+        nearest = senses.nearest(word, vector_LD)
+        answers = [first] * encoder.num_layers if nearest is None else nearest
+        rows.append(
+            [
+                first in instance.senses,
+                nearest is None,
+                instance.end - instance.start > 1,
+                *(answer in instance.senses for answer in answers),
+            ]
+        )
+    table_NK = np.array(rows, dtype=np.bool_).reshape(len(rows), 3 + encoder.num_layers)
+    return SenseAnswers(table_NK[:, 3:].T, *table_NK[:, :3].T)
+
+
+def join_answers(parts: Sequence[SenseAnswers]) -> SenseAnswers:
+    """Return the answers to several test sets as to one."""
+    return SenseAnswers(
+        np.concatenate([one.right_LN for one in parts], axis=1),
+        np.concatenate([one.first_N for one in parts]),
+        np.concatenate([one.unseen_N for one in parts]),
+        np.concatenate([one.multi_word_N for one in parts]),
     )
 
 

@@ -1,15 +1,19 @@
 """Comparisons that a claim is judged by. Each returns a difference that the claim says is positive."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from elmokit.analysis.datasets import find_dataset
 from elmokit.paper.arms import ARMS, BASELINE, ELMO, UNTRAINED
+from elmokit.paper.instances import unpack_bits
 from elmokit.paper.plan import BUDGETED, NEIGHBORS, SENSES, TAGS, Kind
 from elmokit.paper.results import Results
-from elmokit.paper.statistics import Difference, Scores, paired_difference, proportion_difference, updates_to_reach
+from elmokit.paper.statistics import Difference, Scores, instance_difference, paired_difference, updates_to_reach
 
 FIRST_SENSE = "the first sense"
 ENCODER_TITLES = {
@@ -22,6 +26,8 @@ ENCODER_TITLES = {
 }
 Layer = tuple[str, int]
 """Encoder, number of the layer."""
+Answers = NDArray[np.float64]
+"""Score per test instance, from 0 to 1."""
 
 
 class Comparison(Protocol):
@@ -125,22 +131,23 @@ class Layers:
         return f"{show_layer(self.better)}, against {show_layer(self.worse)}"
 
     def difference(self, results: Results) -> Difference | None:
-        """Return the difference of accuracies, with its error over the test instances."""
+        """Return the difference of accuracies, paired by test instance."""
         found = [layer_scores(results, self.kind, self.better[0])]
         found.append(found[0] if isinstance(self.worse, str) else layer_scores(results, self.kind, self.worse[0]))
         if found[0] is None or found[1] is None:
             return None
-        other = found[1].baseline if isinstance(self.worse, str) else found[1].layers[self.worse[1]]
-        return proportion_difference(found[0].layers[self.better[1]], other, found[0].num)
+        other = found[1].baseline_answers if isinstance(self.worse, str) else found[1].answers[self.worse[1]]
+        return instance_difference(found[0].answers[self.better[1]], other)
 
 
 @dataclass(frozen=True)
 class LayerScores:
-    """Accuracy per layer over ``num`` instances, and that of a baseline: the first sense, or chance."""
+    """Accuracy per layer, and that of a baseline (the first sense, or chance), with the score of each instance."""
 
     layers: Sequence[float]
-    baseline: float
-    num: int
+    answers: Sequence[Answers]
+    baseline: float = 0.0
+    baseline_answers: Answers = field(default_factory=lambda: np.zeros(0))
 
 
 def layer_scores(results: Results, kind: Kind, encoder: str, *, row: str | None = None) -> LayerScores | None:
@@ -153,10 +160,14 @@ def layer_scores(results: Results, kind: Kind, encoder: str, *, row: str | None 
     if found is None:
         return None
     if kind == NEIGHBORS:
-        return LayerScores(found["same_sense"], found["chance"], found["tagged"])
-    if kind == SENSES:
-        return LayerScores(found["all"]["layers"], found["all"]["first_sense"], found["all"]["num_instances"])
-    return LayerScores(found["test"], 0.0, found["num_tokens"])
+        answers = [np.array(of_layer) for of_layer in found["answers"]]
+        return LayerScores(found["same_sense"], answers, found["chance"], np.array(found["chance_answers"]))
+    num = found["all"]["num_instances"] if kind == SENSES else found["num_tokens"]
+    answers = [unpack_bits(text, num) for text in found["answers"]]
+    if kind == TAGS:
+        return LayerScores(found["test"], answers)
+    first = unpack_bits(found["first_sense_answers"], num)
+    return LayerScores(found["all"]["layers"], answers, found["all"]["first_sense"], first)
 
 
 def show_layer(layer: Layer | str) -> str:

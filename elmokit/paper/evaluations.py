@@ -1,6 +1,8 @@
 """Evaluations of the layers themselves: neighbors of *play* (Table 4), word senses (Table 5), tags (Table 6).
 
-Each returns JSON values, with one number per layer. Shapes: N occurrences, L layers, D width.
+Each returns JSON values: one number per layer, and the score of every test instance (``answers``).
+
+Shapes: N occurrences, L layers, D width.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.analysis.pos_probe import Column, PosData, probe_pos
-from elmokit.analysis.wsd import learn_senses, score_senses
+from elmokit.analysis.wsd import answer_senses, join_answers, learn_senses
+from elmokit.embed.picking import Layer
 from elmokit.encoders.layer_sources import LayerSource
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import InputError
+from elmokit.paper.instances import pack_bits
 from elmokit.paper.plan import NEIGHBORS, SENSES, SIGNALS, TAGS, PaperRun
 from elmokit.readers.conllu import read_conllu
 from elmokit.readers.wsd import SenseSentence, read_sense_index, read_wsd
@@ -66,12 +70,14 @@ def find_play(source: LayerSource, files: Sequence[Path], progress: Progress) ->
         ranks[query] = [_rank(cosines_NN[row], row, column) for cosines_NN in cosines_LNN]
     senses = [_sense(one, at) for one, at in places]
     tagged = [place for place, sense in enumerate(senses) if sense]
-    shares = [_share_of_same([senses[place] for place in tagged], one[np.ix_(tagged, tagged)]) for one in cosines_LNN]
-    chance = _share_of_same([senses[place] for place in tagged], np.ones((len(tagged), len(tagged))))
+    found = [_shares_of_same([senses[place] for place in tagged], one[np.ix_(tagged, tagged)]) for one in cosines_LNN]
+    chance = _shares_of_same([senses[place] for place in tagged], np.ones((len(tagged), len(tagged))))
     return {
         "ranks": ranks,
-        "same_sense": shares,
-        "chance": chance,
+        "same_sense": [float(np.mean(shares)) for shares in found],
+        "chance": float(np.mean(chance)),
+        "answers": found,
+        "chance_answers": chance,
         "num_occurrences": len(places),
         "tagged": len(tagged),
     }
@@ -82,12 +88,15 @@ def score_word_senses(source: LayerSource, files: Sequence[Path], progress: Prog
     train, index = list(read_wsd(files[0], files[1])), read_sense_index(files[2])
     senses = learn_senses(source, train, progress=progress)
     tests = {name: list(read_wsd(files[3 + 2 * place], files[4 + 2 * place])) for place, name in enumerate(TEST_SETS)}
-    together = [sentence for sentences in tests.values() for sentence in sentences]
-    found = {"all": asdict(score_senses(source, senses, index, together))}
-    for name, sentences in tests.items():
-        found[name] = asdict(score_senses(source, senses, index, sentences))
-    if any(one.end - one.start > 1 for sentence in together for one in sentence.instances):
-        found["multi-word"] = asdict(score_senses(source, senses, index, together, multi_word=True))
+    answers = {name: answer_senses(source, senses, index, sentences) for name, sentences in tests.items()}
+    together = join_answers(list(answers.values()))
+    found: dict[str, Any] = {"all": asdict(together.scores())}
+    for name, of_set in answers.items():
+        found[name] = asdict(of_set.scores())
+    if together.multi_word_N.any():
+        found["multi-word"] = asdict(together.scores(multi_word=True))
+    found["answers"] = [pack_bits(right_N) for right_N in together.right_LN]
+    found["first_sense_answers"] = pack_bits(together.first_N)
     return found
 
 
@@ -99,11 +108,18 @@ def probe_tags(source: LayerSource, files: Sequence[Path], progress: Progress, *
     def report(now: Any) -> None:
         progress(now.done)
 
-    results = [result for result in probe_pos(source, data, progress=report) if result.layer != "mean"]
+    answers: dict[Layer, str] = {}
+
+    def keep(layer: Layer, is_right_N: NDArray[np.bool_]) -> None:
+        answers[layer] = pack_bits(is_right_N)
+
+    found = probe_pos(source, data, progress=report, answers=keep)
+    results = [result for result in found if result.layer != "mean"]
     return {
         "dev": [result.dev_accuracy for result in results],
         "test": [result.test_accuracy for result in results],
         "num_tokens": data.num_tokens("test"),
+        "answers": [answers[result.layer] for result in results],
     }
 
 
@@ -168,12 +184,12 @@ def _sense(sentence: SenseSentence, at: int) -> tuple[str, ...]:
     return next((one.senses for one in sentence.instances if (one.start, one.end) == (at, at + 1)), ())
 
 
-def _share_of_same(senses: Sequence[tuple[str, ...]], cosines_NN: Cosines) -> float:
-    """Return the share of occurrences whose nearest neighbor has one of their senses; ties count in parts."""
+def _shares_of_same(senses: Sequence[tuple[str, ...]], cosines_NN: Cosines) -> list[float]:
+    """Return by occurrence the share of its nearest neighbors that have one of its senses: 0 or 1 but for ties."""
     shares = []
     for place, own in enumerate(senses):
         others_N = cosines_NN[place].copy()
         others_N[place] = -np.inf
         nearest = np.flatnonzero(others_N == others_N.max())
-        shares.append(np.mean([bool(set(own) & set(senses[other])) for other in nearest.tolist()]))
-    return float(np.mean(shares))
+        shares.append(float(np.mean([bool(set(own) & set(senses[other])) for other in nearest.tolist()])))
+    return shares

@@ -33,9 +33,9 @@ is.
   training examples in the same batches. The best weights are selected on the dev set. The test set is evaluated once.
 - **Scores** are percentages: mean ± standard deviation (number of seeds). Tables 2, 3 and 7 and Figure 1 report dev
   scores, as in the paper.
-- **A claim holds** if the mean paired difference exceeds two standard errors. For evaluations without a seed it is the
-  binomial standard error over the test instances. A claim of no difference holds if the mean is within two standard
-  errors. One seed decides nothing.
+- **A claim holds** if the mean paired difference exceeds two standard errors. Evaluations without a
+  seed are paired by test instance. A claim of no difference holds if the mean is within two standard errors. One seed
+  decides nothing.
 - **Training data are subsampled** to fit in 20 hours of two cores: SNLI 12,000 of 549,367 pairs, SQuAD 4,000 of 87,599
   questions, SRL 8,000 of 31,126 predicates, SST 30,000 of 93,703 phrases, WNUT-17 2,500 of 3,394 sentences, parsing
   6,000 of 12,517 trees. The task models are smaller too. Early stopping ends every run. The untrained biLM, a control

@@ -71,8 +71,9 @@ TUNED_ROWS = ("ner-wikigold", "ner-wnut17", "snli", "squad", "sst")
 ABLATED = ("squad", "snli", "srl")
 FRACTIONS = (0.001, 0.01, 0.1, 1.0)
 ENCODERS = ("bilm", UNTRAINED, "cove", "context2vec", "glove")
-SIGNALS = ("upos", "direction", "relation")
-"""Rows of Table 6 besides parts of speech: coarse tags, the side of the syntactic head, the relation to it."""
+SIGNALS = ("relation", "upos", "direction")
+"""Rows of Table 6 besides parts of speech: the relation to the syntactic head, coarse tags, the side of the head. The
+longest run comes first."""
 BUDGETED = ("shared", "taglm", "forward", "words")
 """Encoders of one size, trained on the same 20 million tokens."""
 
@@ -99,8 +100,8 @@ TABLES: dict[str, tuple[Block, ...]] = {
     "table4": (Block(("play",), ("bilm", UNTRAINED, "cove"), kind=NEIGHBORS),),
     "table5": (Block(("wsd",), ENCODERS, kind=SENSES),),
     "table6": (
-        Block(("pos",), ENCODERS, kind=TAGS),
         Block(SIGNALS, ("bilm",), kind=TAGS),
+        Block(("pos",), ENCODERS, kind=TAGS),
         Block(("tag",), (BASELINE, ELMO), seeds=3),
     ),
     "table7": (Block(ABLATED, (BASELINE, "type", "elmo-alone", ELMO), seeds=3),),

@@ -8,7 +8,7 @@ from typing import Any
 from elmokit.config import find_recipe
 from elmokit.errors import ConfigError
 from elmokit.paper.arms import ARMS
-from elmokit.paper.plan import ENSEMBLE, TASK, TUNING, PaperRun, members, task_of
+from elmokit.paper.plan import ENSEMBLE, NEIGHBORS, SENSES, TAGS, TASK, TUNING, PaperRun, members, task_of
 from elmokit.pretrain.finetune import FinetuneSettings
 from elmokit.pretrain.recipe import PretrainSettings
 from elmokit.tasks.names import get_task
@@ -47,6 +47,8 @@ class Recipes:
         settings: dict[str, Any] = {"kind": run.kind, "row": run.row, "source": run.arm}
         if run.kind == TUNING:
             settings["tuning"] = tuning_settings()
+        if run.kind in (NEIGHBORS, SENSES, TAGS):
+            settings["answers"] = "by instance"  # older results have none
         return settings
 
     def distinct(self, runs: Iterable[PaperRun]) -> list[PaperRun]:

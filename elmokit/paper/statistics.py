@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
+import numpy as np
+from numpy.typing import NDArray
+
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold here", "open: one seed", "not run yet"
 ERRORS = 2.0  # standard errors that a difference must exceed
 
@@ -35,13 +38,14 @@ def paired_difference(first: Scores, second: Scores) -> Difference | None:
     return Difference(mean(differences), error, len(differences))
 
 
-def proportion_difference(first: float, second: float, num: int) -> Difference:
-    """Return the difference of two shares of ``num`` instances, with its binomial standard error.
+def instance_difference(first: NDArray[np.float64], second: NDArray[np.float64]) -> Difference:
+    """Return the mean difference of two scores of the same instances, with its standard error over the instances.
 
-    Both shares are of the same instances; taking them as independent makes the error larger, if anything.
+    For scores of 0 and 1, only instances on which the two sides differ add to it, as in McNemar's test.
     """
-    error = math.sqrt((first * (1 - first) + second * (1 - second)) / num)
-    return Difference(first - second, error, num)
+    differences = first - second
+    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    return Difference(float(differences.mean()), error, len(differences))
 
 
 def judge(differences: Sequence[Difference | None]) -> str:

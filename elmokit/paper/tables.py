@@ -20,7 +20,6 @@ from elmokit.paper.plan import (
     NEIGHBORS,
     PERPLEXITY,
     SENSES,
-    SIGNALS,
     TAGS,
     THREE_SEEDS,
     TUNED_ROWS,
@@ -204,10 +203,10 @@ def show_layers(results: Results, kind: Kind, encoders: Sequence[str] = ENCODERS
 def show_signals(results: Results) -> str:
     """Return the accuracy of every layer of the biLM for other signals than parts of speech."""
     rows = []
-    for row in SIGNALS:
+    for row, title in SIGNAL_TITLES.items():
         found = layer_scores(results, TAGS, "bilm", row=row)
         scores = [NOT_RUN] if found is None else [f"{100 * accuracy:.2f}" for accuracy in found.layers]
-        rows.append([SIGNAL_TITLES[row], *scores])
+        rows.append([title, *scores])
     num_layers = max(map(len, rows)) - 1
     headings = ["signal", *(f"layer {number}" for number in range(num_layers))]
     return run_table(headings, rows, results=slice(1, None), label=slice(1))

@@ -89,9 +89,11 @@ def test_accuracies_are_those_of_standardized_features(embedder):
 def test_a_tag_without_training_examples_is_never_predicted(embedder):
     data = draw(by_word)
     new = [tagged(list(one.tokens), ["NEW", *one.xpos[1:]]) for one in data.test]
-    found = next(probe_pos(embedder, PosData(data.train, data.dev, new)))
+    answers = {}
+    found = next(probe_pos(embedder, PosData(data.train, data.dev, new), answers=answers.__setitem__))
     num_tokens = sum(len(one.tokens) for one in new)
     assert found.test_accuracy == pytest.approx(1 - len(new) / num_tokens)
+    assert answers[0].tolist() == [tag != "NEW" for one in new for tag in one.xpos]
 
 
 def test_the_same_data_give_the_same_numbers(embedder):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmokit.analysis.wsd import SenseScores, learn_senses, score_senses
+from elmokit.analysis.wsd import SenseScores, answer_senses, join_answers, learn_senses, score_senses
 from elmokit.readers.wsd import SenseInstance, SenseSentence, read_sense_index, read_wsd
 
 TEST_SETS = ("senseval2", "senseval3", "semeval2013", "semeval2015")
@@ -82,6 +82,24 @@ def test_a_multi_word_instance_is_the_mean_of_its_tokens() -> None:
     test = [TRAIN[3], sentence("money bank", (1, 2, "bank", ("bank%2",)))]
     assert score_senses(encoder, senses, FIRST, test, multi_word=True) == SenseScores(1, 0.0, (1.0, 1.0), 0)
     assert score_senses(encoder, senses, FIRST, test, multi_word=False).num_instances == 1
+
+
+def test_answers_to_several_sets_are_those_to_one_in_order() -> None:
+    encoder = HashedEncoder()
+    senses = learn_senses(encoder, TRAIN)
+    test = [*TRAIN, sentence("one cat", (1, 2, "cat", ("cat%1",))), sentence("wide bank", (1, 2, "bank", ("bank%2",)))]
+    whole = answer_senses(encoder, senses, FIRST, test)
+    parts = join_answers([answer_senses(encoder, senses, FIRST, some) for some in (test[:2], test[2:])])
+    assert parts.scores() == whole.scores() == score_senses(encoder, senses, FIRST, test)
+    for found in (whole, parts):
+        assert found.first_N.tolist() == [True, False, True, False, True, False]
+        assert found.unseen_N.tolist() == [False] * 4 + [True, False]
+        assert found.multi_word_N.tolist() == [False] * 3 + [True] + [False] * 2
+        assert found.right_LN[:, 2:5].all()
+    nearest = senses.nearest(("bank", "NOUN"), next(encoder.iter_layers([["wide", "bank"]]))[:, 1])
+    assert nearest is not None
+    assert whole.right_LN[:, 5].tolist() == [answer == "bank%2" for answer in nearest]
+    assert whole.right_LN[:, 5].tolist() == parts.right_LN[:, 5].tolist()
 
 
 @pytest.mark.long

@@ -15,9 +15,11 @@ import pytest
 from toy_datasets import write_home
 
 from elmokit import cli
+from elmokit.paper.comparisons import layer_scores
 from elmokit.paper.engine import Event, Failed, Recorded, Skipped, Warned, make_runs
 from elmokit.paper.inputs import Inputs
 from elmokit.paper.plan import COVERAGE, ENSEMBLE, NEIGHBORS, SENSES, TAGS, TASK, TUNING, PaperRun
+from elmokit.paper.results import Results
 from elmokit.paper.run_file import RunFile
 from elmokit.paper.settings import Recipes
 from elmokit.paper.workshop import Workshop
@@ -138,6 +140,11 @@ def test_every_kind_of_evaluation_is_made(home, tmp_path):
     assert result_of(file, runs[2])["same_sense"][0] == result_of(file, runs[2])["chance"] == pytest.approx(0.2)
     assert len(result_of(file, runs[3])["all"]["layers"]) == 1
     assert len(result_of(file, runs[4])["test"]) == 3
+    results = Results(file.read(), Recipes(home / "recipes"))
+    for run in runs[2:5]:
+        scores = layer_scores(results, run.kind, run.arm)
+        assert [answers.mean() for answers in scores.answers] == pytest.approx(scores.layers)
+        assert run.kind == TAGS or scores.baseline_answers.mean() == pytest.approx(scores.baseline)
     tuned = {one.run: one.inputs for one in file.read().values()}[runs[5]]
     assert tuned.keys() == {"data", "vectors", "bilm", "shape"}
 

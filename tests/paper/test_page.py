@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from toy_datasets import write_recipes
 
@@ -11,6 +12,7 @@ from elmokit.errors import InputError
 from elmokit.paper.comparisons import updates
 from elmokit.paper.evaluations import QUERIES
 from elmokit.paper.inputs import identity_of, source_of
+from elmokit.paper.instances import pack_bits
 from elmokit.paper.plan import ENSEMBLE, SENSES, TASK, TUNING, PaperRun
 from elmokit.paper.results import Results
 from elmokit.paper.run_file import RunFile, RunRecord
@@ -59,7 +61,10 @@ def make_records(recipes: Recipes) -> Iterator[RunRecord]:
     perplexities = {"before": {"perplexity": 90.0}, "after": {"perplexity": 30.0}}
     yield make_record(recipes, PaperRun(TUNING, "sst", "bilm"), perplexities)
     senses = {"num_instances": 6798, "first_sense": 0.659, "layers": [0.6, 0.65, 0.7], "num_unseen": 9}
-    yield make_record(recipes, PaperRun(SENSES, "wsd", "bilm"), {"all": senses})
+    rights = np.arange(6798) < 6798 * np.array([[0.6], [0.65], [0.7], [0.659]])  # each one has what a worse one has
+    *layers, first = map(pack_bits, rights)
+    answers = {"answers": layers, "first_sense_answers": first}
+    yield make_record(recipes, PaperRun(SENSES, "wsd", "bilm"), {"all": senses, **answers})
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +96,7 @@ def test_the_command_writes_page_and_figures_from_the_file_alone_always_the_same
     )
     assert "| SST-5 | 90.0 | 30.0 | 131.5, 78.6 |" in page
     assert "| biLM | 2 | 70.00 | 69.0 |" in page
-    assert "biLM, layer 2, against the first sense | 69.0, 65.9 | +4.10 ± 0.80 | holds |" in page
+    assert "biLM, layer 2, against the first sense | 69.0, 65.9 | +4.10 ± 0.24 | holds |" in page
     assert "| EWT PropBank | 10 for 20, 10 for 20, 10 for 20 |" in page
     assert "| SNLI | input | 0.20, 0.70, 0.10 | 1.50 | 3 |" in page
     rows = "SQuAD, a part; LitBank; Wikigold; WNUT-17; SST-5; EWT trees"

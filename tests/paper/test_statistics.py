@@ -1,17 +1,21 @@
 """Statistics of the page against numbers worked out by hand."""
 
+import json
+
+import numpy as np
 import pytest
 
+from elmokit.paper.instances import pack_bits, unpack_bits
 from elmokit.paper.statistics import (
     FAILS,
     HOLDS,
     NOT_RUN,
     OPEN,
     error_reduction,
+    instance_difference,
     judge,
     judge_alike,
     paired_difference,
-    proportion_difference,
     show_difference,
     show_scores,
     updates_to_reach,
@@ -38,10 +42,20 @@ def test_a_claim_holds_above_two_standard_errors():
     assert judge([narrow, None]) == judge([]) == NOT_RUN
 
 
-def test_two_shares_have_the_binomial_error():
-    # sqrt((0.8 * 0.2 + 0.5 * 0.5) / 100) = sqrt(0.0041)
-    found = proportion_difference(0.8, 0.5, 100)
-    assert (found.mean, found.error) == (pytest.approx(0.3), pytest.approx(0.0640312424))
+def test_two_layers_are_paired_by_instance():
+    # of 100 instances both have 50, the first alone 30, the second alone 10, neither 10
+    first, second = (np.repeat(scores, (50, 30, 10, 10)) for scores in ([1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]))
+    found = instance_difference(first, second)
+    # the differences are +1, -1 and 0: their sample variance is (40 - 100 * 0.2 ** 2) / 99
+    assert (found.mean, found.error, found.num) == (pytest.approx(0.2), pytest.approx((36 / 99 / 100) ** 0.5), 100)
+
+
+@pytest.mark.parametrize("num", [1, 7, 8, 9, 25_000])
+def test_bits_come_back_as_scores(num):
+    is_right = np.random.default_rng(num).random(num) < 0.9
+    text = pack_bits(is_right)
+    assert unpack_bits(text, num).tolist() == is_right.astype(float).tolist()
+    assert json.loads(json.dumps(text)) == text
 
 
 def test_scores_name_the_number_of_seeds():
