@@ -34,6 +34,11 @@ class DimensionMix(ScalarMix):
         assert self.weights is not None
         return self.weights.detach().softmax(dim=0).mean(dim=1)
 
+    def penalty(self, strength: float) -> Tensor:
+        """Return the penalty of a scalar mix, averaged over dimensions: each of them has its share of the loss."""
+        assert self.weights is not None
+        return strength * self.weights.square().mean(dim=1).sum()
+
 
 class GatedMix(ScalarMix):
     """A weighted mean of layers whose weights depend on the token, scaled by gamma.
@@ -58,3 +63,7 @@ class GatedMix(ScalarMix):
         scores_BLT = torch.einsum("ld,bltd->blt", self.gate_LD, layers_BLTD) + self.weights[None, :, None]
         mixed_BTD = torch.einsum("blt,bltd->btd", self.gamma * scores_BLT.softmax(dim=1), layers_BLTD)
         return mixed_BTD * mask_BT[:, :, None]
+
+    def penalty(self, strength: float) -> Tensor:
+        """Return the penalty of a scalar mix, with that of the gate, averaged over dimensions."""
+        return super().penalty(strength) + strength * self.gate_LD.square().mean(dim=1).sum()

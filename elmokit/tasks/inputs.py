@@ -94,7 +94,7 @@ class TokenEncoder(nn.Module):
         self.layer_dim = sizes.layer_dim // 2 if elmo.layers == "type" else sizes.layer_dim
         self.input_mix = _mix(sizes, elmo) if has_elmo and elmo.place in ("input", "both") else None
         self.output_mix = _mix(sizes, elmo) if has_elmo and elmo.place in ("output", "both") else None
-        self.place_gate = nn.Parameter(torch.zeros(())) if has_elmo and elmo.gate_places else None
+        self.place_gate = _zero_linear(self.layer_dim) if has_elmo and elmo.gate_places else None
         self.dropout = Dropout(elmo.dropout)
         char_dim = 0 if chars is None else sum(count for _, count in chars.filters)
         self.input_dim = word_dim + char_dim + (self.layer_dim if self.input_mix is not None else 0)
@@ -114,15 +114,15 @@ class TokenEncoder(nn.Module):
             assert column.spelling is not None
             spelled_BTF = functional.embedding(column.spelling.words_BT, self.char_cnn(column.spelling.chars_WK))
             parts.append(spelled_BTF * column.mask_BT[:, :, None])  # zeros on padding, as in all other parts
-        gate = None if self.place_gate is None else 2 * self.place_gate.sigmoid()
         layers_LND = column.layers_LND if self.trained is None else self.trained(column.spelled)
+        gate_BT1 = None if self.place_gate is None else self._gate(self.place_gate, layers_LND, column.mask_BT)
         if self.input_mix is not None:
             mixed_BTD = self._mixed(self.input_mix, layers_LND, column.mask_BT)
-            parts.append(mixed_BTD if gate is None else gate * mixed_BTD)
+            parts.append(mixed_BTD if gate_BT1 is None else gate_BT1 * mixed_BTD)
         inputs_BTE = torch.cat(parts, dim=2)
         elmo_BTD = None if self.output_mix is None else self._mixed(self.output_mix, layers_LND, column.mask_BT)
-        if elmo_BTD is not None and gate is not None:
-            elmo_BTD = (2 - gate) * elmo_BTD
+        if elmo_BTD is not None and gate_BT1 is not None:
+            elmo_BTD = (2 - gate_BT1) * elmo_BTD
         return EncodedTokens(inputs_BTE, elmo_BTD, column.mask_BT)
 
     def penalty(self) -> Tensor:
@@ -134,8 +134,27 @@ class TokenEncoder(nn.Module):
         assert layers_LND is not None
         everywhere_1N = torch.ones(1, layers_LND.shape[1], dtype=torch.bool, device=mask_BT.device)
         mixed_1ND: Tensor = self.dropout(mix(layers_LND[None, :, :, : self.layer_dim], everywhere_1N))
-        flat_PD = mixed_1ND.new_zeros(mask_BT.numel(), mixed_1ND.shape[2])
-        return flat_PD.index_copy(0, mask_BT.flatten().nonzero().squeeze(1), mixed_1ND[0]).view(*mask_BT.shape, -1)
+        return _padded(mixed_1ND[0], mask_BT)
+
+    def _gate(self, gate: nn.Linear, layers_LND: Tensor | None, mask_BT: Tensor) -> Tensor:
+        """Return the factor of the input per token, from 0 to 2, (B, T, 1)."""
+        assert layers_LND is not None
+        return _padded(2 * gate(layers_LND[:, :, : self.layer_dim].mean(dim=0)).sigmoid(), mask_BT)
+
+
+def _padded(values_ND: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the values of all tokens as a batch, zero where the mask is false."""
+    flat_PD = values_ND.new_zeros(mask_BT.numel(), values_ND.shape[1])
+    return flat_PD.index_copy(0, mask_BT.flatten().nonzero().squeeze(1), values_ND).view(*mask_BT.shape, -1)
+
+
+def _zero_linear(width: int) -> nn.Linear:
+    """Return a linear function to one number that starts as zero."""
+    linear = nn.utils.skip_init(nn.Linear, width, 1)  # draws no random numbers: other weights stay what they are
+    assert isinstance(linear, nn.Linear)
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
 
 
 def mix_weights(module: nn.Module) -> dict[str, MixWeights]:

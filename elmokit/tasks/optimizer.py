@@ -82,9 +82,10 @@ class TaskOptimizer:
 
 
 class MovingMean:
-    """Exponential moving average of the weights, initialized with those before the first step.
+    """Exponential moving average of the weights.
 
-    There is no bias correction, as in TensorFlow's ``ExponentialMovingAverage`` by default.
+    In the first steps the decay is (1 + step) / (10 + step), as in AllenNLP: otherwise the random weights before the
+    first step, with which the average starts, would dominate the first evaluations.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -93,9 +94,10 @@ class MovingMean:
         self.tensors = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
 
     @torch.no_grad()
-    def update(self) -> None:
-        """Update the average with the weights after a step."""
-        torch._foreach_lerp_(list(self.tensors.values()), list(self._parameters.values()), 1 - self._decay)
+    def update(self, step: int) -> None:
+        """Update the average with the weights after a step, counted from 0."""
+        decay = min(self._decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.tensors.values()), list(self._parameters.values()), 1 - decay)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore the average from saved ``tensors``."""

@@ -59,9 +59,11 @@ class ElmoSettings(FrozenConfig):
     """``scalar`` is the paper's equation 1. ``dimension`` has weights per dimension; ``gated`` computes weights from
     the token's vectors."""
     gate_places: bool = False
-    """Train a gate g that scales the mix at the input by 2 g and the mix at the output by 2 (1 - g)."""
+    """Train a gate g of each token, a logistic function of its mean layer, that scales the mix at the input by 2 g and
+    the mix at the output by 2 (1 - g)."""
     penalty: Annotated[float, Field(ge=0)] = 0.0
-    """The paper's lambda, the factor of the squared mix weights (before the softmax)."""
+    """The paper's lambda, the factor of the squared mix weights (before the softmax); for other mixes than the paper's
+    their mean over dimensions."""
     learn_gamma: bool = True
     layer_norm: Annotated[Literal["none", "token", "batch"], NoneByName] = "none"
     dropout: Share = 0.5

@@ -88,7 +88,7 @@ class TaskState:
         rate = learning_rate(self.settings, step=self.step, num_halvings=self.num_halvings)
         norm = self._optimizer.step(rate)
         if self._mean is not None:
-            self._mean.update()
+            self._mean.update(self.step)
         self.step += 1
         return StepLoss(loss.item(), norm, rate)
 

@@ -51,3 +51,16 @@ def test_a_gated_mix_weighs_every_token_by_itself(layers) -> None:
         ).softmax(dim=0)
         torch.testing.assert_close(found_BTD[row, place], weights_L @ vectors_LD)
     assert not found_BTD[~MASK_BT].any()
+
+
+def test_the_penalty_of_a_dimension_is_its_share_of_a_scalar_mixs() -> None:
+    single = ScalarMix(3, initial_weights=[1.0, -2.0, 0.5])
+    mix = DimensionMix(3, 4)
+    with torch.no_grad():
+        mix.weights.copy_(single.weights[:, None].expand(3, 4))
+    assert mix.penalty(0.1).item() == pytest.approx(single.penalty(0.1).item()) == pytest.approx(0.525)
+    gated = GatedMix(3, 4)
+    with torch.no_grad():
+        gated.weights.copy_(single.weights)
+        gated.gate_LD[1, 2] = 2.0
+    assert gated.penalty(0.1).item() == pytest.approx(0.525 + 0.1 * 2.0**2 / 4)

@@ -288,12 +288,32 @@ def test_the_gate_moves_elmo_between_its_places(store: LayerStore):
     columns = make_columns(recipe_of(place="both", gate_places=True), store)
     encoder, column = make_encoder(columns, stir=False), columns.make(SENTENCES)
     even = encoder(column)
+    plain = make_encoder(make_columns(recipe_of(place="both"), store), stir=False)
+    torch.testing.assert_close(even.elmo_BTD, plain(column).elmo_BTD)
     with torch.no_grad():
-        encoder.place_gate.fill_(100.0)
+        encoder.place_gate.bias.fill_(100.0)
     moved = encoder(column)
     assert not moved.elmo_BTD.any()
     torch.testing.assert_close(moved.inputs_BTE[:, :, -ELMO_DIM:], 2 * even.inputs_BTE[:, :, -ELMO_DIM:])
     assert even.elmo_BTD.any()
+
+
+def test_each_token_has_its_own_gate(store: LayerStore):
+    columns = make_columns(recipe_of(place="both", gate_places=True), store)
+    encoder, column = make_encoder(columns, stir=False), columns.make(SENTENCES)
+    even = encoder(column)
+    with torch.no_grad():
+        encoder.place_gate.weight.normal_()
+        encoder.place_gate.bias.fill_(0.5)
+    found = encoder(column)
+    means_ND = column.layers_LND.mean(dim=0)
+    gates_N = 2 / (1 + torch.exp(-(means_ND @ encoder.place_gate.weight[0] + 0.5)))
+    assert gates_N.std() > 0.01
+    mask_BT = column.mask_BT
+    torch.testing.assert_close(found.elmo_BTD[mask_BT], (2 - gates_N)[:, None] * even.elmo_BTD[mask_BT])
+    inputs_BTD, even_BTD = (one.inputs_BTE[:, :, -ELMO_DIM:] for one in (found, even))
+    torch.testing.assert_close(inputs_BTD[mask_BT], gates_N[:, None] * even_BTD[mask_BT])
+    assert not found.elmo_BTD[~mask_BT].any()
 
 
 def test_switches_that_do_not_fit_are_rejected():

@@ -184,15 +184,16 @@ def test_schedules():
     assert rates("exponential", [100, 199, 200]) == pytest.approx([0.5 * 0.999, 0.5 * 0.999, 0.5 * 0.999**2])
 
 
-def test_the_moving_mean_begins_with_the_first_weights_and_is_not_corrected_for_it():
+def test_the_moving_mean_forgets_the_first_weights_soon():
     model = Toy()
-    mean = MovingMean(model, 0.9)
+    mean = MovingMean(model, 0.5)
     expected = model.emit.weight.detach().double().numpy().copy()
-    for step in range(5):
+    # 1/10, 2/11, 3/12, 4/13, 5/14, 6/15, 7/16, 8/17, then the decay itself
+    for step, decay in enumerate([0.1, 2 / 11, 0.25, 4 / 13, 5 / 14, 0.4, 0.4375, 8 / 17, 0.5, 0.5]):
         with torch.no_grad():
             model.emit.weight.add_(1.0 + step)
-        mean.update()
-        expected -= (1 - 0.9) * (expected - model.emit.weight.detach().double().numpy())
+        mean.update(step)
+        expected = decay * expected + (1 - decay) * model.emit.weight.detach().double().numpy()
     np.testing.assert_allclose(mean.tensors["emit.weight"].numpy(), expected, rtol=1e-5)
     assert "fixed" not in mean.tensors
 
@@ -202,7 +203,7 @@ def test_the_mean_is_the_models_weights_for_a_moment_even_if_that_fails():
     mean = MovingMean(model, 0.5)
     with torch.no_grad():
         model.emit.weight.fill_(1 / 3)
-    mean.update()
+    mean.update(0)
     with mean.in_place():
         assert torch.equal(model.emit.weight, mean.tensors["emit.weight"])
         assert not torch.equal(model.emit.weight, torch.full((2, 4), 1 / 3))
