@@ -53,6 +53,12 @@ class DataSet:
         train = task.read(paths[0]) if self.read is _read_given else data.train
         return _text_of(task, train), _text_of(task, data.dev)
 
+    def read_questions(self, data_dir: Path) -> list[Sequence[str]]:
+        """Return SQuAD's dev questions, each once."""
+        task, paths = get_task(self.task), self.find_files(data_dir)
+        columns = (task.sequences(example) for example in self.read(task, *paths).dev)
+        return list(dict.fromkeys(tuple(tokens) for column in columns for part in column[1:] for tokens in part))
+
 
 def find_files(data_dir: Path, names: Sequence[str], row: str) -> list[Path]:
     """Return the paths of files, compressed or not; ``row`` is what needs them."""

@@ -88,6 +88,73 @@ class Gains:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """The gain from one arm to the next, against the gain of another such step; paired by seed."""
+
+    row: str
+    larger: tuple[str, str]
+    """The arms before and after the step that is claimed to gain more."""
+    smaller: tuple[str, str]
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        sides = [f"{ARMS[after].title} over {ARMS[before].title}" for before, after in (self.larger, self.smaller)]
+        return f"{find_dataset(self.row).title}: gain of {sides[0]}, against gain of {sides[1]}"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the difference of the gains."""
+        arms = [results.scores(self.row, arm, "dev") for arm in (*self.larger, *self.smaller)]
+        seeds = set.intersection(*(set(scores) for scores in arms))
+        larger, smaller = (
+            {seed: after[seed] - before[seed] for seed in seeds} for before, after in (arms[:2], arms[2:])
+        )
+        return paired_difference(larger, smaller)
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """An ensemble against each of its members."""
+
+    row: str
+    arm: str
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        return f"{find_dataset(self.row).title}: ensemble of {ARMS[self.arm].title}, against its members"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the difference of the test scores, over the members."""
+        found = results.ensemble(self.row, self.arm)
+        if found is None:
+            return None
+        size, result = found
+        members = {seed: score for seed, score in results.scores(self.row, self.arm, "test").items() if seed < size}
+        return paired_difference(dict.fromkeys(members, result["test"][result["metric"]]), members)
+
+
+@dataclass(frozen=True)
+class BestOf:
+    """An arm against the best of several others: the one with the highest mean dev score."""
+
+    row: str
+    arm: str
+    others: tuple[str, ...]
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        others = ", ".join(ARMS[arm].title for arm in self.others)
+        return f"{find_dataset(self.row).title}: {ARMS[self.arm].title}, against the best of {others}"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the difference of the dev scores; None until all others were run."""
+        scores = {arm: results.scores(self.row, arm, "dev") for arm in self.others}
+        if not all(scores.values()):
+            return None
+        best = max(self.others, key=lambda arm: mean(scores[arm].values()))
+        return paired_difference(results.scores(self.row, self.arm, "dev"), scores[best])
+
+
+@dataclass(frozen=True)
 class Updates:
     """Updates of the baseline to its best dev score, against those that ELMo needs to reach that score."""
 
@@ -99,12 +166,13 @@ class Updates:
 
     def difference(self, results: Results) -> Difference | None:
         """Return the share of updates saved, paired by seed."""
-        saved = {seed: 1 - needed / best for seed, (best, needed) in updates(results, self.row).items()}
+        found = updates(results, self.row)
+        saved = {seed: 0.0 if needed is None else 1 - needed / best for seed, (best, needed) in found.items()}
         return paired_difference(saved, dict.fromkeys(saved, 0.0))
 
 
-def updates(results: Results, row: str) -> dict[int, tuple[int, int]]:
-    """Return by seed the baseline's best step, and the step at which ELMo reaches its score; its last if it never does.
+def updates(results: Results, row: str) -> dict[int, tuple[int, int | None]]:
+    """Return by seed the baseline's best step, and the step at which ELMo reaches its score; None if it never does.
 
     The numbers come from the dev curves of the runs.
     """
@@ -113,8 +181,8 @@ def updates(results: Results, row: str) -> dict[int, tuple[int, int]]:
     for seed in sorted(before.keys() & after.keys()):
         baseline, elmo = before[seed].result, after[seed].result
         goal = baseline["dev"][baseline["metric"]]
-        needed = updates_to_reach([(step, score) for step, score in elmo["dev_curve"]], goal)
-        found[seed] = baseline["best_step"], elmo["step"] if needed is None else needed
+        curve = [(step, score) for step, score in elmo["dev_curve"]]
+        found[seed] = baseline["best_step"], updates_to_reach(curve, goal)
     return found
 
 
@@ -185,16 +253,21 @@ class Weight:
     row: str
     place: str
     layer: int
+    is_below: bool = False
+    """The claim is that the weight is below a third."""
 
     def title(self) -> str:
         """Return the two sides in words."""
-        return f"{find_dataset(self.row).title}: weight of layer {self.layer} at the {self.place}, against 1/3"
+        weight = f"weight of layer {self.layer} at the {self.place}"
+        sides = ("1/3", weight) if self.is_below else (weight, "1/3")
+        return f"{find_dataset(self.row).title}: {sides[0]}, against {sides[1]}"
 
     def difference(self, results: Results) -> Difference | None:
         """Return the weight minus its share of a plain mean, over seeds."""
         mixes = mix_weights(results, self.row, self.place)
         weights = {seed: mix[self.layer] for seed, mix in mixes.items()}
-        return paired_difference(weights, {seed: 1 / len(mix) for seed, mix in mixes.items()})
+        shares = {seed: 1 / len(mix) for seed, mix in mixes.items()}
+        return paired_difference(shares, weights) if self.is_below else paired_difference(weights, shares)
 
 
 def mix_weights(results: Results, row: str, place: str) -> dict[int, list[float]]:

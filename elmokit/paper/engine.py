@@ -114,11 +114,12 @@ class _Plan:
         """Remove the folder of a recorded task run, unless an ensemble needs its model."""
         if self.keep_models or run.kind != TASK:
             return
-        if not any(run in members(one) for one in self._open_ensembles()):
+        if not any(run in members(one) for one in self._open_ensembles(run.row)):
             shutil.rmtree(self.shop.folder(run), ignore_errors=True)
 
-    def _open_ensembles(self) -> Iterator[PaperRun]:
-        for row, arms, size in (one for of_table in ENSEMBLES.values() for one in of_table):
+    def _open_ensembles(self, row: str) -> Iterator[PaperRun]:
+        ensembles = (one for of_table in ENSEMBLES.values() for one in of_table if one[0] == row)
+        for _, arms, size in ensembles:
             for run in (PaperRun(ENSEMBLE, row, arm, size) for arm in arms):
                 if self.shop.inputs.identity(run) not in self.records:
                     yield run
@@ -172,6 +173,9 @@ def _choose(
         if source is not None:
             option = f"--encoder {source}=ENCODER" if source in BUDGETED else f"--{source}"
             report(run, Skipped(f"needs an encoder; name it with {option}"))
+            continue
+        if shop.inputs.lacks_output_layer(run):
+            report(run, Skipped("the biLM has no output layer, and so no perplexity"))
             continue
         identities[run] = shop.inputs.identity(run)
         if identities[run] in records:

@@ -1,9 +1,11 @@
-"""Time that the runs of a plan take, from finished runs where there are any, else from measured steps."""
+"""Time that the runs of a plan take, from finished runs where there are any, else from measured steps.
+
+Patience ends most runs long before their last epoch: steps are those that runs like them took.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from statistics import mean
 
 from elmokit.paper.arms import BASELINE
@@ -14,27 +16,27 @@ from elmokit.paper.settings import Recipes
 
 @dataclass(frozen=True)
 class Measured:
-    """Size of a row's training data, and seconds per step of its recipe, with the evaluations, on one core."""
+    """Steps of a run that patience ends, and seconds per step, with the evaluations, on one core."""
 
-    num_train: int
+    num_steps: int
     baseline: float
     with_elmo: float
 
 
-# From the runs of results/tasks-runs.jsonl (AMD EPYC, one thread). Those had ELMo at one place; two places take 1.5
-# times as long in SNLI, which has the widest outputs. Those of
-# parse and tag are guesses.
+# From runs of this plan, and pilots (docs/log.md); AMD EPYC, one thread.
 MEASURED = {
-    "ner-wikigold": Measured(946, 0.076, 0.108),
-    "ner-wnut17": Measured(3_394, 0.075, 0.100),
-    "sst": Measured(93_703, 0.076, 0.120),
-    "snli": Measured(100_000, 0.098, 0.190),
-    "squad": Measured(8_277, 0.387, 0.550),
-    "srl": Measured(31_126, 0.089, 0.136),
-    "coref": Measured(80, 0.267, 0.288),
-    "parse": Measured(12_000, 0.300, 0.350),
-    "tag": Measured(12_544, 0.120, 0.150),
+    "ner-wikigold": Measured(1_600, 0.100, 0.130),
+    "ner-wnut17": Measured(2_000, 0.100, 0.130),
+    "sst": Measured(2_000, 0.090, 0.140),
+    "snli": Measured(2_800, 0.120, 0.200),
+    "squad": Measured(1_900, 0.280, 0.400),
+    "srl": Measured(2_000, 0.130, 0.180),
+    "coref": Measured(1_800, 0.350, 0.400),
+    "parse": Measured(4_500, 0.180, 0.220),
+    "tag": Measured(4_000, 0.120, 0.150),
 }
+FRACTION = Measured(800, 0.250, 0.300)
+"""A run of Figure 1 on a part of the data, with more evaluations per step."""
 OTHERS = {
     TUNING: 180.0,
     "coverage": 10.0,
@@ -51,25 +53,24 @@ OVERHEAD = 15.0  # seconds of a run for reading data and layers
 def estimate_runs(
     runs: Iterable[PaperRun], records: Mapping[str, RunRecord], recipes: Recipes
 ) -> dict[PaperRun, float]:
-    """Return the seconds of every run on one core: the mean of finished runs like it, else an upper bound."""
+    """Return the seconds of every run on one core: the mean of finished runs like it, else a guess."""
     seconds = defaultdict(list)
     for record in records.values():
         run = record.run
         seconds[run.kind, run.row, run.arm, run.fraction].append(record.result["seconds"])
     return {
-        run: mean(seconds.get((run.kind, run.row, run.arm, run.fraction), [upper_bound(run, recipes)])) for run in runs
+        run: mean(seconds.get((run.kind, run.row, run.arm, run.fraction), [expected_seconds(run, recipes)]))
+        for run in runs
     }
 
 
-def upper_bound(run: PaperRun, recipes: Recipes) -> float:
-    """Return the seconds of a run that takes all epochs of its recipe."""
+def expected_seconds(run: PaperRun, recipes: Recipes) -> float:
+    """Return the seconds of a run that takes as many steps as others of its row."""
     if run.kind != TASK:
         return OTHERS[run.kind]
-    training, measured = recipes.recipe(run).training, MEASURED[run.row]
-    num_examples = min(training.max_examples or measured.num_train, measured.num_train)
-    num_steps = training.epochs * ceil(num_examples / training.batch_size)
+    measured = MEASURED[run.row] if run.fraction == 1 else FRACTION
     per_step = measured.baseline if run.arm == BASELINE else measured.with_elmo
-    return OVERHEAD + num_steps * per_step * (TRAINED_BILM if recipes.recipe(run).elmo.train else 1.0)
+    return OVERHEAD + measured.num_steps * per_step * (TRAINED_BILM if recipes.recipe(run).elmo.train else 1.0)
 
 
 def show_plan(runs: Sequence[PaperRun], seconds: Mapping[PaperRun, float], *, num_done: int, workers: int) -> str:
@@ -84,7 +85,7 @@ def show_plan(runs: Sequence[PaperRun], seconds: Mapping[PaperRun, float], *, nu
         lines.append(f"{row:<14} {kind:<10} {len(of_row):>5} {hours:>11.1f}  {arms}")
     hours = sum(seconds[run] for run in runs) / 3600
     lines.append(
-        f"{len(runs)} runs to make, {num_done} finished; {hours:.1f} core hours at most, "
+        f"{len(runs)} runs to make, {num_done} finished; {hours:.1f} core hours, "
         f"{hours / workers:.1f} hours with {workers} workers"
     )
     return "\n".join(lines)

@@ -14,10 +14,10 @@ from elmokit.embed.pickling import hash_tensors
 from elmokit.errors import InputError
 from elmokit.paper.arms import ARMS
 from elmokit.paper.evaluations import FILES
-from elmokit.paper.plan import BUDGETED, COVERAGE, ENSEMBLE, TASK, PaperRun, members, task_of
+from elmokit.paper.plan import BUDGETED, COVERAGE, ENSEMBLE, PERPLEXITY, TASK, PaperRun, members, task_of
 from elmokit.paper.settings import Recipes
 from elmokit.paper.sources import open_source
-from elmokit.weights.source import load_saved
+from elmokit.weights.source import has_softmax, load_saved
 
 COMPARED = ("cove", "context2vec", *BUDGETED)
 """Encoders that a user names."""
@@ -53,6 +53,10 @@ class Inputs:
         """Return the encoder that a run needs and that is not at hand; None if there is none."""
         source = source_of(run)
         return source if source in COMPARED and source not in self.sources else None
+
+    def lacks_output_layer(self, run: PaperRun) -> bool:
+        """Return True for the perplexity of a published biLM: it predicts no words."""
+        return run.kind == PERPLEXITY and run.arm == "bilm" and not has_softmax(self.sources["bilm"])
 
     def inputs_of(self, run: PaperRun) -> dict[str, str]:
         """Return the hashes of a run's inputs, by their names."""

@@ -3,10 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from elmokit.analysis.datasets import find_dataset
 from elmokit.paper.arms import BASELINE, ELMO, TUNED
 from elmokit.paper.claims import CLAIMS, Claim
-from elmokit.paper.plan import ABLATED, BUDGETED, SENSES, TAGS
+from elmokit.paper.plan import ABLATED, BUDGETED, SENSES, TAGS, TASK, PaperRun
 from elmokit.paper.results import Results
+from elmokit.paper.run_file import RunRecord
+from elmokit.paper.settings import Recipes
 from elmokit.paper.statistics import FAILS, HOLDS, NOT_RUN, OPEN, judge, judge_alike, show_difference
 from elmokit.paper.tables import (
     as_table,
@@ -34,15 +37,25 @@ is.
 - **Scores** are percentages: mean ± standard deviation (number of seeds). Tables 2, 3 and 7 and Figure 1 report dev
   scores, as in the paper.
 - **A claim holds** if the mean paired difference exceeds two standard errors. Evaluations without a
-  seed are paired by test instance. A claim of no difference holds if the mean is within two standard errors. One seed
-  decides nothing.
-- **Training data are subsampled** to fit in 20 hours of two cores: SNLI 12,000 of 549,367 pairs, SQuAD 4,000 of 87,599
-  questions, SRL 8,000 of 31,126 predicates, SST 30,000 of 93,703 phrases, WNUT-17 2,500 of 3,394 sentences, parsing
-  6,000 of 12,517 trees. The task models are smaller too. Early stopping ends every run. The untrained biLM, a control
-  of the same width as ELMo, is in Table 1, and in Figure 1 at 10 % only.
+  seed are paired by test instance. A claim of no difference holds if the difference is below a point, two standard
+  errors included; it is open if the runs are too noisy for that. One seed decides nothing.
+- **Training data are subsampled** to fit in 20 hours of two cores: {cuts}. The task models are smaller than the paper's
+  too: `recipes/reproduce` has all sizes. {ends} The untrained biLM, a control of the same width as ELMo, is in Table
+  1, and in Figure 1 at 10 % only.
+- **SQuAD's paragraphs are Wikipedia's**: en-small has read half of the test sentences
+  ([tasks-overlap.md](tasks-overlap.md)). Its gain was as large on the examples that it had not read.
 - `elmokit reproduce all --plan` prints the plan; `elmokit reproduce all` makes the missing runs and writes this page.
   [{runs}]({runs}) has every run with its dev curve and mix weights."""
 
+TRAINING_DATA = {
+    "snli": (549_367, "pairs"),
+    "squad": (87_599, "questions"),
+    "srl": (31_126, "predicates"),
+    "sst": (93_703, "phrases"),
+    "ner-wnut17": (3_394, "sentences"),
+    "parse": (12_517, "trees"),
+}
+"""Size of the published training data, of rows that use a part."""
 PAPER2 = {
     BASELINE: {"squad": "80.8", "snli": "88.1", "srl": "81.6"},
     "last": {"squad": "84.7", "snli": "89.1", "srl": "84.1"},
@@ -122,7 +135,8 @@ SECTIONS: Sections = (
 
 def make_page(results: Results, *, runs_file: str, figures: Mapping[str, str]) -> str:
     """Return the page. ``figures`` are the pictures by the names of their sections."""
-    parts = ["# The paper, claim by claim", INTRODUCTION.format(runs=runs_file), _facts(results), _summary(results)]
+    introduction = INTRODUCTION.format(runs=runs_file, cuts=_show_cuts(results.recipes), ends=_show_ends(results))
+    parts = ["# The paper, claim by claim", introduction, _facts(results), _summary(results)]
     for name, title, show in SECTIONS:
         parts += [f"## {title}", claims_table(name, results)]
         if name in figures:
@@ -172,8 +186,8 @@ def _summary(results: Results) -> str:
         for name, title, _ in SECTIONS
     ]
     sentence = (
-        f"Of {total.total()} comparisons {total[HOLDS]} hold, {total[FAILS]} do not, {total[OPEN]} are open with one "
-        f"seed, and {total[NOT_RUN]} are not run yet."
+        f"Of {total.total()} comparisons {total[HOLDS]} hold, {total[FAILS]} do not, {total[OPEN]} are open (one seed, "
+        f"or too noisy), and {total[NOT_RUN]} are not run yet."
     )
     return f"{sentence}\n\n{as_table(['section', *VERDICTS], rows)}"
 
@@ -206,6 +220,30 @@ def _show_questions(results: Results) -> str:
             titled(f"{budget}: parts of speech", show_layers(results, TAGS, BUDGETED)),
         ]
     )
+
+
+def _show_cuts(recipes: Recipes) -> str:
+    """Return the parts of the training data that are used, in words."""
+    parts = []
+    for row, (total, unit) in TRAINING_DATA.items():
+        training = recipes.recipe(PaperRun(TASK, row, BASELINE)).training
+        part = f"{find_dataset(row).title} {training.max_examples or total:,} of {total:,} {unit}"
+        limit = f" of at most {training.max_tokens} tokens" if training.max_tokens else ""
+        parts.append(part + limit)
+    return ", ".join(parts)
+
+
+def _show_ends(results: Results) -> str:
+    """Return how many runs were ended by patience, in words."""
+    runs = [one for one in results.used if one.run.kind == TASK]
+    patient = [one for one in runs if _is_ended_by_patience(one)]
+    return f"Patience ended {len(patient)} of {len(runs)} runs; the others took all epochs of their recipe."
+
+
+def _is_ended_by_patience(record: RunRecord) -> bool:
+    since_best = sum(step > record.result["best_step"] for step, _ in record.result["dev_curve"])
+    patience = record.settings["recipe"]["training"].get("patience")
+    return patience is not None and since_best >= patience
 
 
 def _facts(results: Results) -> str:

@@ -25,7 +25,7 @@ class Results:
     """
 
     def __init__(self, records: Mapping[str, RunRecord], recipes: Recipes, *, elmo: str | None = None) -> None:
-        self._recipes = recipes
+        self.recipes = recipes
         self.elmo = elmo or next((one.elmo for one in reversed(list(records.values())) if "bilm" in one.inputs), "")
         named = [one for one in records.values() if one.elmo == self.elmo and "bilm" in one.inputs]
         if elmo is not None and records and not named:
@@ -41,7 +41,7 @@ class Results:
 
     def find(self, run: PaperRun) -> RunRecord | None:
         """Return the record of a run; None if it was not made."""
-        return self._by_settings.get(_key(self._recipes.settings(run)))
+        return self._by_settings.get(_key(self.recipes.settings(run)))
 
     def runs(self, row: str, arm: str, *, fraction: float = 1.0) -> dict[int, RunRecord]:
         """Return the task runs of an arm by seed."""

@@ -8,8 +8,9 @@ from statistics import mean, stdev
 import numpy as np
 from numpy.typing import NDArray
 
-HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold here", "open: one seed", "not run yet"
+HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold here", "open", "not run yet"
 ERRORS = 2.0  # standard errors that a difference must exceed
+MARGIN = 0.01  # two sides whose difference is smaller, with two standard errors, do not differ
 
 Scores = Mapping[int, float]
 """Scores by seed, as fractions of 1."""
@@ -59,14 +60,20 @@ def judge(differences: Sequence[Difference | None]) -> str:
 
 
 def judge_alike(differences: Sequence[Difference | None]) -> str:
-    """Return the verdict on a claim that all differences are within two standard errors of 0."""
+    """Return the verdict on a claim that two sides do not differ, by a point or more.
+
+    It holds if all differences are below `MARGIN` with two standard errors added. It fails if one exceeds two standard
+    errors. Otherwise it is open: the runs are too noisy to decide.
+    """
     if any(one is None for one in differences) or not differences:
         return NOT_RUN
     known = [one for one in differences if one is not None]
     if any(one.error is None for one in known):
         return OPEN
-    alike = all(abs(one.mean) <= ERRORS * one.error for one in known if one.error is not None)
-    return HOLDS if alike else FAILS
+    sizes = [(abs(one.mean), ERRORS * one.error) for one in known if one.error is not None]
+    if all(size + errors < MARGIN for size, errors in sizes):
+        return HOLDS
+    return FAILS if any(size > errors and size + errors >= MARGIN for size, errors in sizes) else OPEN
 
 
 def show_scores(scores: Scores) -> str:

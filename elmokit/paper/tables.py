@@ -24,6 +24,7 @@ from elmokit.paper.plan import (
     THREE_SEEDS,
     TUNED_ROWS,
     TUNING,
+    UNTUNED_ROWS,
     Kind,
 )
 from elmokit.paper.results import Results
@@ -36,6 +37,19 @@ PAPER_LAYERS = {
     SENSES: {"bilm": ("", "67.4", "69.0"), "cove": ("59.4", "64.7")},
     TAGS: {"bilm": ("", "97.3", "96.8"), "cove": ("93.3", "92.8")},
 }
+PAPER1 = {
+    "squad": ("84.4", "81.1", "85.8", "24.9 %"),
+    "snli": ("88.6", "88.0", "88.7 ± 0.17", "5.8 %"),
+    "srl": ("81.7", "81.4", "84.6", "17.2 %"),
+    "coref": ("67.2", "67.2", "70.4", "9.8 %"),
+    "ner-wikigold": ("91.93 ± 0.19", "90.15", "92.22 ± 0.10", "21 %"),
+    "sst": ("53.7", "51.4", "54.7 ± 0.5", "6.8 %"),
+}
+"""The paper's Table 1: previous best, baseline, with ELMo, errors removed. Its NER data are CoNLL-2003."""
+TABLE1_ENDS = ("errors removed", "paper: previous best", "paper: baseline", "paper: + ELMo", "paper: errors removed")
+PAPER_ENSEMBLES = {"squad": "87.4 (11 models)", "snli": "89.3 (5 models)"}
+NOT_PLANNED = {("coref", "output")}
+"""Cells of a table that the paper leaves empty too."""
 PLACES = ("input", "output")
 MIXED_ROWS = ("ner-wikigold", "sst", "snli", "squad", "srl", "coref")
 
@@ -84,12 +98,14 @@ def show_table1(results: Results) -> str:
             cells[-1] = NOTHING
         removed = error_reduction(arms[BASELINE], arms[ELMO])
         dataset = find_dataset(row)
-        rows.append(
-            [dataset.task, dataset.title, dataset.metric, *cells, NOTHING if removed is None else f"{removed:.1%}"]
-        )
+        ours = [*cells, NOTHING if removed is None else f"{removed:.1%}"]
+        rows.append([dataset.task, dataset.title, dataset.metric, *ours, *PAPER1.get(row, [NOTHING] * 4)])
     headings = ["task", "data", "metric", *(ARMS[arm].title for arm in (BASELINE, UNTRAINED, ELMO, TUNED))]
     ensembles = run_table(
-        ["data", "arm", "mean of the members", "ensemble"], _ensemble_rows(results), results=slice(3, 4), label=slice(2)
+        ["data", "arm", "mean of the members", "ensemble", "paper"],
+        _ensemble_rows(results),
+        results=slice(3, 4),
+        label=slice(2),
     )
     tuning = run_table(
         ["data", "before", "after", "paper, on its data"], _tuning_rows(results), results=slice(1, 3), label=slice(1)
@@ -102,7 +118,7 @@ def show_table1(results: Results) -> str:
     )
     return join_parts(
         [
-            run_table([*headings, "errors removed"], rows, results=slice(3, 7), label=slice(1, 2)),
+            run_table([*headings, *TABLE1_ENDS], rows, results=slice(3, 7), label=slice(1, 2)),
             titled("Ensembles of the same runs, test scores", ensembles),
             titled("Perplexity of the dev text, mean of both directions, before and after tuning", tuning),
             titled("Share of the tokens that have a static vector", coverage),
@@ -118,7 +134,9 @@ def _ensemble_rows(results: Results) -> Iterable[list[str]]:
             if found is not None:
                 size, result = found
                 score = f"{100 * result['test'][result['metric']]:.2f} ({size} models)"
-            yield [find_dataset(row).title, ARMS[arm].title, show_scores(results.scores(row, arm, "test")), score]
+            members = show_scores(results.scores(row, arm, "test"))
+            paper = PAPER_ENSEMBLES[row] if arm == ELMO else NOTHING
+            yield [find_dataset(row).title, ARMS[arm].title, members, score, paper]
 
 
 PAPER_PERPLEXITIES = {
@@ -127,15 +145,26 @@ PAPER_PERPLEXITIES = {
     "squad": "99.1, 43.5",
     "sst": "131.5, 78.6",
 }
+PAPER_QUESTIONS, PAPER_UNTUNED = "158.2, 52.0", "92.3"
 
 
 def _tuning_rows(results: Results) -> Iterable[list[str]]:
     for row in TUNED_ROWS:
         found = results.evaluation(TUNING, row, "bilm")
-        numbers = [NOT_RUN] * 2
-        if found is not None:
-            numbers = [f"{found[when]['perplexity']:.1f}" for when in ("before", "after")]
-        yield [find_dataset(row).title, *numbers, PAPER_PERPLEXITIES.get(row, NOTHING)]
+        yield [find_dataset(row).title, *_before_and_after(found), PAPER_PERPLEXITIES.get(row, NOTHING)]
+        if row == "squad":
+            questions = None if found is None else found["questions"]
+            yield [f"{find_dataset(row).title}: questions", *_before_and_after(questions), PAPER_QUESTIONS]
+    for row in UNTUNED_ROWS:
+        measured = results.evaluation(PERPLEXITY, row, "bilm")
+        before = NOT_RUN if measured is None else f"{(measured['forward'] + measured['backward']) / 2:.1f}"
+        yield [find_dataset(row).title, before, NOTHING, PAPER_UNTUNED]
+
+
+def _before_and_after(found: Mapping[str, Any] | None) -> list[str]:
+    if found is None:
+        return [NOT_RUN] * 2
+    return [f"{found[when]['perplexity']:.1f}" if when in found else NOTHING for when in ("before", "after")]
 
 
 def _coverage_rows(results: Results) -> Iterable[list[str]]:
@@ -154,7 +183,13 @@ def show_arms(results: Results, rows: Sequence[str], arms: Sequence[str], paper:
     others = [find_dataset(row).title for row in rows if row not in run]
     lines = []
     for arm in arms:
-        cells = [[show_scores(results.scores(row, arm, "dev")), paper.get(arm, {}).get(row, NOTHING)] for row in run]
+        cells = [
+            [
+                show_scores(results.scores(row, arm, "dev")) if (row, arm) not in NOT_PLANNED else NOTHING,
+                paper.get(arm, {}).get(row, NOTHING),
+            ]
+            for row in run
+        ]
         lines.append([ARMS[arm].title, *(text for pair in cells for text in (pair if paper else pair[:1]))])
     titles = [[find_dataset(row).title, "paper"] for row in run]
     headings = ["", *(text for pair in titles for text in (pair if paper else pair[:1]))]
@@ -249,7 +284,9 @@ def show_updates(results: Results) -> str:
     rows = []
     for row in ("srl", "snli"):
         found = updates(results, row)
-        pairs = ", ".join(f"{needed:,} for {best:,}" for best, needed in found.values())
+        pairs = ", ".join(
+            f"{f'{needed:,}' if needed else 'not reached'} for {best:,}" for best, needed in found.values()
+        )
         rows.append([find_dataset(row).title, pairs or NOT_RUN])
     headings = ["data", "updates of ELMo for those of the baseline, each seed"]
     return run_table(headings, rows, results=slice(1, None), label=slice(1))

@@ -23,7 +23,7 @@ from elmokit.locking import locked
 from elmokit.paper.evaluations import cover, evaluate
 from elmokit.paper.inputs import Inputs, source_of
 from elmokit.paper.perplexities import measure_text
-from elmokit.paper.plan import COVERAGE, ENSEMBLE, PERPLEXITY, TASK, TUNING, PaperRun, members
+from elmokit.paper.plan import COVERAGE, ENSEMBLE, PERPLEXITY, TASK, TUNING, UNTUNED_ROWS, PaperRun, members
 from elmokit.paper.settings import TUNING_SETTINGS
 from elmokit.paper.sources import open_source
 from elmokit.pretrain.finetune import finetune
@@ -38,6 +38,7 @@ from elmokit.tasks.recipe import TaskRecipe
 from elmokit.tasks.saved import SharedParts, load_task
 from elmokit.tasks.task import AnyTask
 from elmokit.tasks.task_model import predict_examples
+from elmokit.weights.source import has_softmax
 
 LAYERS, TUNED = "layers", "tuned"
 Report = Callable[[Entry], None]
@@ -65,7 +66,8 @@ class Workshop:
             return cover(read_static_vectors(self.inputs.vectors), [*train, *dev])
         if run.kind == PERPLEXITY:
             train, dev = find_dataset(run.row).read_text(self.inputs.data_dir)
-            return asdict(measure_text(self.inputs.sources[run.arm], [*train, *dev]))
+            text = dev if run.row in UNTUNED_ROWS else [*train, *dev]  # beside the dev texts of tuned rows
+            return asdict(measure_text(self.inputs.sources[run.arm], text))
         return self._evaluate(run, report, stop)
 
     def folder(self, run: PaperRun) -> Path:
@@ -185,10 +187,24 @@ class Workshop:
             assert tuned.before is not None
             assert tuned.after is not None
             result = {"before": asdict(tuned.before), "after": asdict(tuned.after), "num_steps": tuned.num_steps}
+            if row == "squad":
+                result["questions"] = self._measure_questions(folder)
             write_json(done, result)
             for path in texts:
                 path.unlink()
         return result
+
+    def _measure_questions(self, tuned: Path) -> Result:
+        """Return the perplexity of SQuAD's dev questions before and after tuning on the paragraphs.
+
+        A biLM without an output layer has none before.
+        """
+        questions = find_dataset("squad").read_questions(self.inputs.data_dir)
+        source = self.inputs.sources["bilm"]
+        models = {"before": source} if has_softmax(source) else {}
+        models["after"] = str(tuned)
+        found = {when: measure_text(model, questions) for when, model in models.items()}
+        return {when: {"perplexity": one.arithmetic_mean, **asdict(one)} for when, one in found.items()}
 
 
 def run_folder(run_dir: Path, run: PaperRun) -> Path:

@@ -5,7 +5,7 @@ import pytest
 from elmokit.errors import InputError
 from elmokit.paper.arms import ARMS
 from elmokit.paper.claims import CLAIMS
-from elmokit.paper.comparisons import Arms, Gains, Layers, Updates, Weight
+from elmokit.paper.comparisons import Arms, BestOf, Ensemble, Gains, Layers, Steps, Updates, Weight
 from elmokit.paper.estimates import estimate_runs
 from elmokit.paper.page import SECTIONS
 from elmokit.paper.plan import ENSEMBLE, TABLES, TASK, PaperRun, choose_tables, plan_runs
@@ -70,6 +70,14 @@ def test_every_run_of_a_claim_is_in_the_plan():
                     assert all(RECIPES.settings(run) in settings for run in runs), comparison
                 case Gains(row, fraction):
                     assert RECIPES.settings(PaperRun(TASK, row, "elmo", 0, fraction)) in settings
+                case Steps(row, larger, smaller):
+                    runs = [PaperRun(TASK, row, arm) for arm in (*larger, *smaller)]
+                    assert all(RECIPES.settings(run) in settings for run in runs), comparison
+                case BestOf(row, arm, others):
+                    runs = [PaperRun(TASK, row, one) for one in (arm, *others)]
+                    assert all(RECIPES.settings(run) in settings for run in runs), comparison
+                case Ensemble(row, arm):
+                    assert (ENSEMBLE, row, arm) in planned
                 case Updates(row) | Weight(row):
                     assert RECIPES.settings(PaperRun(TASK, row, "elmo")) in settings
                 case Layers(kind, (encoder, _)):

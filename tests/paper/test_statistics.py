@@ -21,6 +21,9 @@ from elmokit.paper.statistics import (
     updates_to_reach,
 )
 
+# Means 0.001, 0.006 and 0.009 with errors of 0.001: the first two stay below a point, two errors included.
+SMALL = ((0.0, 0.002), (0.005, 0.007), (0.008, 0.010))
+
 
 def test_a_paired_difference_by_hand():
     # Differences 0.02, 0.04 and 0.03: mean 0.03, deviation 0.01, error 0.01 / sqrt(3).
@@ -34,7 +37,10 @@ def test_a_claim_holds_above_two_standard_errors():
     wide = paired_difference({0: 0.09, 1: 0.31}, {0: 0.0, 1: 0.0})  # mean 0.2, error 0.11
     narrow = paired_difference({0: 0.11, 1: 0.29}, {0: 0.0, 1: 0.0})  # mean 0.2, error 0.09
     assert (judge([wide]), judge([narrow]), judge([narrow, wide])) == (FAILS, HOLDS, FAILS)
-    assert (judge_alike([wide]), judge_alike([narrow])) == (HOLDS, FAILS)
+    assert (judge_alike([wide]), judge_alike([narrow])) == (OPEN, FAILS)
+    same, close, apart = (paired_difference({0: a, 1: b}, {0: 0.0, 1: 0.0}) for a, b in SMALL)
+    assert (judge_alike([same]), judge_alike([close]), judge_alike([apart])) == (HOLDS, HOLDS, FAILS)
+    assert judge_alike([same, wide]) == OPEN
     assert judge([paired_difference({0: 0.0, 1: 0.0}, {0: 0.2, 1: 0.2})]) == FAILS
     assert (
         judge([paired_difference({0: 0.9}, {0: 0.1})]) == judge_alike([paired_difference({0: 0.9}, {0: 0.1})]) == OPEN
