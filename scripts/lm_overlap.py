@@ -37,7 +37,7 @@ from elmokit.runs.provenance import gather_facts, shown_word
 from elmokit.tasks.names import get_task
 from elmokit.tasks.saved import SharedParts, load_task
 from elmokit.text.corpus import Corpus
-from elmokit.text.exclusion import MIN_LETTERS, SENTENCE_ENDS, split_texts
+from elmokit.text.exclusion import MIN_LETTERS, split_texts
 from elmokit.text.lines import find_inputs, read_lines
 
 COMPARED = (BASELINE, UNTRAINED, ELMO)
@@ -173,8 +173,8 @@ def read_test_set(dataset: DataSet, data: Path) -> TestSet:
     assert read_test is not None
     examples = list(read_test())
     texts = [[" ".join(tokens) for column in task.sequences(one) for tokens in column] for one in examples]
-    if dataset.task == "squad":  # a paragraph and a question
-        texts = [SENTENCE_ENDS.split(paragraph) for paragraph, *_ in texts]
+    if dataset.task == "squad":  # split as data.exclude does, before it is tokenized
+        texts = [split_texts(one.context.text) for one in examples]
     sentences = [[bare for text in one if len(bare := as_compared(text)) >= MIN_LETTERS] for one in texts]
     return TestSet(dataset, examples, sentences)
 

@@ -100,6 +100,23 @@ def test_a_sentence_in_quotes_is_a_sentence_of_its_file() -> None:
     assert find([sentence], [f'He wrote: "Good day." {sentence} More.']) == [(0,)]
 
 
+@pytest.mark.parametrize("note", ["[12]", "[citation needed]", "[1][2] ", " [note 3] ", ""])
+def test_a_sentence_before_a_note_is_a_sentence_of_its_file(note: str) -> None:
+    few = "Few words, but with letters enough for a sentence."
+    for quote in ("", '"'):
+        assert find(
+            [few, "Some others follow it."], [f"It rained.{quote} {few}{quote}{note} Some others follow it."]
+        ) == [
+            (0,),
+            (),
+        ]
+        assert find([few], [f"It rained. {few}{quote}{note}"]) == [(0,)]
+
+
+def test_brackets_within_a_sentence_end_none() -> None:
+    assert find(["Few words [sic], but with letters enough for a sentence."], ["Few words [sic], but with"]) == [()]
+
+
 def test_every_file_that_has_a_sentence_is_named() -> None:
     assert find([LONG, "x", LONG.lower()], ["other"], [LONG], [], [LONG]) == [(1, 3), (), (1, 3)]
 
