@@ -43,11 +43,13 @@ def train(
     save_best: Callable[[LanguageModel], None] | None,
     report: Report,
     stop: threading.Event,
+    save_kept: Callable[[int, LanguageModel], None] | None = None,
 ) -> HeldOut | None:
     """Train to the end of the recipe or until ``stop`` is set; return the evaluation after the last step, if any.
 
     Resumes from the newest intact checkpoint in ``run_dir``; the result has the same bits as an uninterrupted run's.
-    ``save_best`` is called with a copy of the model, on a background thread of the first rank.
+    ``save_best`` is called with a copy of the model, on a background thread of the first rank; so is ``save_kept``,
+    with the step before it, after every step that the recipe keeps a model of.
     """
     settings, world = state.recipe.training, state.world
     unlogged = _resume(state, run_dir)
@@ -81,6 +83,10 @@ def train(
                     _wait_for(writer, state)
                     if world.is_first:
                         writer.start(partial(save_best, copy.deepcopy(state.model).to("cpu")))
+            if state.step in settings.keep_models and save_kept is not None:
+                _wait_for(writer, state)
+                if world.is_first:
+                    writer.start(partial(save_kept, state.step, copy.deepcopy(state.model).to("cpu")))
             if state.step % settings.checkpoint_every == 0 or _must_end(state):
                 _wait_for(writer, state)
                 checkpoint = state.checkpoint(unlogged)

@@ -8,6 +8,7 @@ A run is a folder. The same command resumes it:
     log.jsonl          losses and held-out perplexities; also as curves in the folder tensorboard if it is installed
     checkpoints        the newest checkpoints
     best               the model with the lowest held-out perplexity so far
+    at-STEP            the models of the steps in training.keep_models
     model              the model at the end of the run
     finished.json      the step after which the model was saved
     lock               held while a process works in the folder
@@ -80,7 +81,8 @@ def pretrain(
             heldout = Corpus.open(run_dir / HELDOUT)
             evaluate = heldout_evaluation(heldout, vocab, max_tokens=recipe.training.heldout_tokens)
         save_best = partial(_save, state, run_dir / BEST)
-        train(state, run_dir, evaluate=evaluate, save_best=save_best, report=report, stop=stop)
+        save_kept = partial(_save_kept, state, run_dir)
+        train(state, run_dir, evaluate=evaluate, save_best=save_best, report=report, stop=stop, save_kept=save_kept)
         if world.is_first:
             write_json(run_dir / RECIPE, recipe.model_dump(mode="json"))
         if not state.is_over:
@@ -98,7 +100,7 @@ def _prepare(
     """
     if not recipe.data.train:
         raise ConfigError("the recipe names no training text; give files or patterns as data.train")
-    for name in (BEST, MODEL):
+    for name in (BEST, MODEL, *(f"at-{step}" for step in recipe.training.keep_models)):
         is_replaceable(run_dir / name)  # raises now if it could not be replaced later
     facts = newest_facts(run_dir / CHECKPOINTS)
 
@@ -129,6 +131,10 @@ def _prepare(
 def _save(state: PretrainState, folder: Path, model: LanguageModel) -> None:
     description = f"Pretrained on {state.corpus.num_tokens:,} tokens of text.{describe_exclusion(state.corpus)}"
     save_language_model(model, state.vocab, folder, description=description)
+
+
+def _save_kept(state: PretrainState, run_dir: Path, step: int, model: LanguageModel) -> None:
+    _save(state, run_dir / f"at-{step}", model)
 
 
 def _finish(state: PretrainState, run_dir: Path) -> None:

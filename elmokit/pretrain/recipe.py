@@ -103,6 +103,8 @@ class PretrainSettings(FrozenConfig):
     """Words of the held-out text that an evaluation reads at most."""
     checkpoint_every: PositiveInt = 500
     keep_checkpoints: Annotated[int, Field(ge=2)] = 2
+    keep_models: tuple[PositiveInt, ...] = ()
+    """Steps after which the model is saved for good, as ``at-STEP`` in the run folder."""
 
     @model_validator(mode="after")
     def _ends(self) -> Self:

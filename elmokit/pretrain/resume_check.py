@@ -20,7 +20,16 @@ ResumeKey = dict[str, Any]
 
 FINGERPRINTS = {"text", "vocabulary"}
 # A resumed run may change how long it lasts, and how often it evaluates and saves.
-FREE_SETTINGS = {"epochs", "steps", "hours", "evaluate_every", "heldout_tokens", "checkpoint_every", "keep_checkpoints"}
+FREE_SETTINGS = {
+    "epochs",
+    "steps",
+    "hours",
+    "evaluate_every",
+    "heldout_tokens",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "keep_models",
+}
 LENGTH = {"epochs", "steps"}
 SOME_END = {"steps": 1}  # a recipe must have an end; a key may have none
 CHOICE = "machine_chooses_precision"

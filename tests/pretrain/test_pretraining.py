@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from commands import Command, start_command
 from processes import run_alone, with_text
 from toy import TEXT, toy_recipe
@@ -167,6 +168,23 @@ def test_one_of_several_texts_that_is_gone_is_no_hindrance(folder: Path) -> None
     (folder / "toy.txt").write_text("another text\n", "utf-8")
     with pytest.raises(ConfigError, match="different text"):
         run_alone(longer, folder / "run")
+
+
+def test_models_of_chosen_steps_are_kept_as_they_were_then(tmp_path: Path) -> None:
+    few = with_text(toy_recipe(steps=4, checkpoint_every=3), tmp_path)
+    run_alone(few, tmp_path / "few")
+    training = few.training.model_copy(update={"steps": 7, "keep_models": (4, 6, 99)})
+    many = few.model_copy(update={"training": training})
+    run_alone(many, tmp_path / "many")
+    assert sorted(path.name for path in (tmp_path / "many").glob("at-*")) == ["at-4", "at-6"]
+    kept, expected, last = (
+        load_language_model(tmp_path / name).model.state_dict() for name in ("many/at-4", "few/model", "many/model")
+    )
+    assert all(torch.equal(kept[name], expected[name]) for name in expected)
+    assert not all(torch.equal(kept[name], last[name]) for name in last)
+    resumed = few.model_copy(update={"training": few.training.model_copy(update={"steps": 6, "keep_models": (5,)})})
+    run_alone(resumed, tmp_path / "few")  # the steps to keep may change
+    assert (tmp_path / "few" / "at-5").is_dir()
 
 
 def test_another_held_out_text_starts_a_new_best(tmp_path: Path) -> None:
