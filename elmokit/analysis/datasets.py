@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from elmokit.analysis.splits import split_by_document
 from elmokit.errors import InputError
 from elmokit.readers.conll2003 import TaggedSentence
 from elmokit.readers.conll2012 import Document
 from elmokit.readers.conllu import read_conllu
-from elmokit.tasks.materials import TaskData, read_data
+from elmokit.tasks.materials import TaskData, read_data, text_of
 from elmokit.tasks.names import get_task
 from elmokit.tasks.squad import hold_out_contexts
 from elmokit.tasks.task import AnyTask
@@ -43,7 +42,7 @@ class DataSet:
         """Return the paths of the files, compressed or not."""
         return find_files(data_dir, self.files, self.name)
 
-    def read_text(self, data_dir: Path) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
+    def read_text(self, data_dir: Path) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
         """Return the sentences of the training and the dev part, each once; of SQuAD the paragraphs alone.
 
         Phrases of SST, which are examples of their own in training, are left out.
@@ -51,7 +50,7 @@ class DataSet:
         task, paths = get_task(self.task), self.find_files(data_dir)
         data = self.read(task, *paths)
         train = task.read(paths[0]) if self.read is _read_given else data.train
-        return _text_of(task, train), _text_of(task, data.dev)
+        return text_of(task, train), text_of(task, data.dev)
 
     def read_questions(self, data_dir: Path) -> list[Sequence[str]]:
         """Return SQuAD's dev questions, each once."""
@@ -73,12 +72,6 @@ def find_files(data_dir: Path, names: Sequence[str], row: str) -> list[Path]:
             )
         found.append(existing[0])
     return found
-
-
-def _text_of(task: AnyTask, examples: Sequence[Any]) -> list[Sequence[str]]:
-    columns = (task.sequences(example) for example in examples)
-    chosen = (column[:1] if task.name == "squad" else column for column in columns)
-    return list(dict.fromkeys(tuple(tokens) for parts in chosen for part in parts for tokens in part))
 
 
 def _read_given(task: AnyTask, train: Path, dev: Path, test: Path) -> TaskData:

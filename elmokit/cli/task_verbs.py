@@ -165,16 +165,16 @@ def text(
 ) -> None:
     """Print the tokenized sentences of labeled files.
 
-    There is one sentence per line, each once.
+    There is one sentence per line, each once. Of SQuAD the paragraphs are printed, without the questions.
     """
-    from elmokit.tasks.materials import all_sequences
+    from elmokit.tasks.materials import text_of
     from elmokit.tasks.names import get_task
     from elmokit.tasks.task_model import read_labeled
 
     task = get_task(name)
     shown: set[tuple[str, ...]] = set()
     for file in files:
-        for tokens in map(tuple, all_sequences(task, read_labeled(task, file))):
+        for tokens in text_of(task, read_labeled(task, file)):
             if tokens not in shown:
                 shown.add(tokens)
                 typer.echo(" ".join(tokens))

@@ -7,6 +7,7 @@ may be wrapped.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from elmokit.errors import InputError
@@ -22,16 +23,19 @@ from elmokit.readers.wsd import find_keys, read_wsd
 from elmokit.text.lines import STDIN, read_lines
 from elmokit.text.paragraphs import join_wrapped, unwrap
 
-# First lines of data in files whose names do not say so: JSON objects, trees, columns of CoNLL with a tag.
+# First lines of data in files whose names do not say so: JSON objects, trees, columns of CoNLL-U and of CoNLL-2012.
 LOOKS_LIKE_DATA = re.compile(
-    r"""\{\s*("|$)|\(\s*(\(|[A-Z][A-Z-]* +\().*\)$|-DOCSTART-|# (sent_id|text) = |\S+[\t ](O|[BI]-[A-Za-z-]+)$"""
+    r"""\{\s*("|$)|\(\s*(\(|[A-Z][A-Z-]* +\().*\)$|-DOCSTART-|# (sent_id|text) = """
+    r"""|\d+([-.]\d+)?\t[^\t]+(\t[^\t]*){6,}$|\S+\s+\d+\s+\d+\s+\S+\s+\S+\s+\S*[(*]"""
 )
+# Both of the first two lines: columns that end with a tag (BIO, BIOES, BIOUL), or a single tab after a label or token.
+TWO_LINES_LOOK_LIKE_DATA = re.compile(r"(\S+[\t ]+)+(O|[BIESUL]-[A-Z]\S*)$|\S+[\t ][BIESUL]-\S+$|\S+\t[^\t]+$")
 
 
 def read_texts(path: str | Path) -> Iterator[str]:
     """Yield the texts of a data file; .gz and .xz are unpacked."""
     path = Path(path)
-    name, first = _name_and_first_line(path)
+    name, (first, *_) = _name_and_first_lines(path)
     for name_pattern, line_pattern, read in FORMATS:
         if re.search(name_pattern, name) and re.match(line_pattern, first):
             return read(path)
@@ -43,20 +47,25 @@ def reject_data_files(paths: Iterable[str]) -> None:
     for path in paths:
         if path == STDIN:
             continue
-        name, first = _name_and_first_line(Path(path))
+        name, lines = _name_and_first_lines(Path(path))
+        first = lines[0]
         known = any(re.search(pattern, name) and re.match(line, first) for pattern, line, _ in FORMATS)
-        if known or LOOKS_LIKE_DATA.match(first):
+        both = len(lines) == 2 and all(map(TWO_LINES_LOOK_LIKE_DATA.match, lines))
+        if known or both or LOOKS_LIKE_DATA.match(first):
             raise InputError(
                 f"{path}: is labeled data, not prose (it begins {first[:40]!r}); extract its text first: "
                 f"elmokit task text TASK {Path(path).name} > text.txt, then give text.txt with --tokenized"
             )
 
 
-def _name_and_first_line(path: Path) -> tuple[str, str]:
+def _name_and_first_lines(path: Path) -> tuple[str, list[str]]:
+    """Return the name without the suffix of a compressed file, and the first two lines with text; ``""`` if none."""
     name = path.name.removesuffix(".gz").removesuffix(".xz").lower()
     line_bytes = MAX_BYTES if name.endswith(".json") else None  # a whole document may be one line
     lines = read_lines([path], or_latin1=True, line_bytes=line_bytes)  # raises for a missing file at the call
-    return name, "" if ".tar" in path.suffixes else next((line.text for line in lines if line.text.strip()), "")
+    if ".tar" in path.suffixes:
+        return name, [""]
+    return name, list(islice((line.text for line in lines if line.text.strip()), 2)) or [""]
 
 
 def _read_plain(path: Path) -> Iterator[str]:

@@ -105,6 +105,13 @@ def all_sequences(task: AnyTask, examples: Sequence[Any]) -> Iterator[Sequence[s
     return (tokens for example in examples for column in task.sequences(example) for tokens in column)
 
 
+def text_of(task: AnyTask, examples: Sequence[Any]) -> list[tuple[str, ...]]:
+    """Return the sentences of examples, each once: the text to tune a biLM on. Of SQuAD it is the paragraphs alone."""
+    columns = (task.sequences(example) for example in examples)
+    chosen = (column[:1] if task.name == "squad" else column for column in columns)
+    return list(dict.fromkeys(tuple(tokens) for parts in chosen for part in parts for tokens in part))
+
+
 def _open_source(recipe: TaskRecipe) -> LayerSource:
     """Open the source of layers that a recipe names."""
     elmo = recipe.elmo

@@ -354,6 +354,13 @@ def test_the_text_of_a_tasks_files_is_printed_once(tmp_path, capfd):
     )
     assert cli.run(["task", "text", "snli", "a.jsonl"]) == 0
     assert capfd.readouterr().out == "Ada slept .\nBo ran .\nDan sat .\n"
+    paragraph = {
+        "context": "Ada slept.",
+        "qas": [{"id": "1", "question": "Who slept?", "answers": [{"text": "Ada", "answer_start": 0}]}],
+    }
+    (tmp_path / "a.json").write_text(json.dumps({"data": [{"title": "A", "paragraphs": [paragraph]}]}))
+    assert cli.run(["task", "text", "squad", "a.json"]) == 0
+    assert capfd.readouterr().out == "Ada slept .\n"
     assert cli.run(["perplexity", "en-small", "a.jsonl"]) == 1
     assert "elmokit task text TASK a.jsonl" in capfd.readouterr().err
     assert cli.run(["finetune", "en-small", "a.jsonl", "-o", "tuned"]) == 1

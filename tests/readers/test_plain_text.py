@@ -69,8 +69,17 @@ DATA = {
     "g.txt": "#begin document (a); part 000\n",
     "h.txt": "# sent_id = 1\n",
     "i.txt": "{\n",
+    "j.txt": "EU NNP B-NP B-ORG\nrejects VBZ B-VP O\n",
+    "k.txt": "Ada NNP S-PER\nslept VBD O\n",
+    "l.txt": "Ada\tU-PER\nslept\tO\n",
+    "m.txt": "1\tAda\tAda\tPROPN\tNNP\t_\t2\tnsubj\t_\t_\n",
+    "n.txt": "bc/cctv 0 0 Ada NNP (TOP(S(NP*) - - - - * -\n",
+    "q.txt": "Oslo B-location\nand O\n",
+    "o.txt": "The\tDT\ncat\tNN\n",
+    "p.txt": "good\tIt shines .\nbad\tIt rains .\n",
 }
 PROSE = ["Ada slept.\n", "(see (a) and (b))\n", "(He left.)\n", "a\tb\n", "Ada saw B-movies\n", "", "\n# Title\n"]
+PROSE += ["Ada saw B-movies\nand slept\n", "1990 was\ta year\n\tof rain\n", "Vitamin O\nis none\n", "2 3 4 (5)\n"]
 
 
 @pytest.mark.parametrize("name", DATA)
