@@ -1,9 +1,15 @@
 """The model card: what a saved model is, for whoever opens its folder."""
 
 import json
+import re
+from pathlib import Path
 
 from elmokit.text.spelling import Dictionary
 from elmokit.weights.saved import SavedBiLM
+from elmokit.weights.sums import CARD
+
+PURPOSE = "An ELMo biLM (Peters et al. 2018): a vector from every layer for every token in its sentence."
+_DESCRIPTION = re.compile(rf"---\nlibrary_name: elmokit\n.*?\n---\n\n# [^\n]*\n\n(.*?){re.escape(PURPOSE)}", re.DOTALL)
 
 
 def model_card(saved: SavedBiLM, *, name: str, description: str | None, stored_as: str) -> str:
@@ -36,7 +42,7 @@ tags: [elmo, feature-extraction]
 
 # {name}
 
-{about}An ELMo biLM (Peters et al. 2018): a vector from every layer for every token in its sentence.
+{about}{PURPOSE}
 
 ```python
 from elmokit import Embedder
@@ -49,6 +55,13 @@ embedder = Embedder.from_pretrained({json.dumps(name)})  # the path of this fold
 
 `sha256sum -c SHA256SUMS` checks the files; loading does too, and warns if this card was changed.
 """
+
+
+def read_description(folder: Path) -> str | None:
+    """Return the author's text in a folder's card that `model_card` made; None for a card of another form, or none."""
+    path = folder / CARD
+    found = _DESCRIPTION.match(path.read_text("utf-8", errors="replace")) if path.is_file() else None
+    return None if found is None else found[1].strip()
 
 
 def _describe_dictionary(dictionary: Dictionary) -> str:

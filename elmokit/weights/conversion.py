@@ -7,6 +7,8 @@ from typing import Literal
 from elmokit.atomic import atomic_folder
 from elmokit.errors import InputError, OutputError
 from elmokit.weights.bilm_tf import write_bilm_tf
+from elmokit.weights.bundled import find_model
+from elmokit.weights.card import read_description
 from elmokit.weights.folder import save_folder
 from elmokit.weights.source import Source, build_bilm, has_softmax, load_saved, load_softmax
 from elmokit.weights.start_state import to_tensors, warm_state
@@ -36,7 +38,9 @@ def convert_model(source: Source, folder: str | Path, *, to: Target, half: bool,
         return
     if saved.start_state is None:
         saved = replace(saved, start_state=to_tensors(warm_state(build_bilm(saved), saved.dictionary)))
-    save_folder(saved, folder, softmax=load_softmax(source) if has_softmax(source) else None, half=half)
+    softmax = load_softmax(source) if has_softmax(source) else None
+    about = None if isinstance(source, tuple) else read_description(find_model(source))
+    save_folder(saved, folder, softmax=softmax, description=about, half=half)
 
 
 def _holds_only_published(folder: Path) -> bool:

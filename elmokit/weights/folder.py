@@ -97,14 +97,15 @@ def save_folder(
     *,
     softmax: SavedSoftmax | None = None,
     description: str | None = None,
+    name: str | None = None,
     half: bool = False,
     eight_bit_softmax: bool = False,
 ) -> None:
     """Save a model as a folder; an older model of ours there is replaced, and anything else is not.
 
-    ``description`` goes into the model card. ``half`` stores the weights as float16: half the size, and after loading
-    they are float32 again with about three digits. ``eight_bit_softmax`` stores the output layer as int8, with one
-    scale per word.
+    ``description`` and ``name`` go into the model card; the name is the folder's by default. ``half`` stores the
+    weights as float16: half the size, and after loading they are float32 again with about three digits.
+    ``eight_bit_softmax`` stores the output layer as int8, with one scale per word.
     """
     folder = Path(folder)
     check_saved(saved, source="the model to save")
@@ -112,7 +113,7 @@ def save_folder(
     version: Literal[1, 2] = BYTES_VERSION if saved.dictionary is None else VERSION
     config = FolderConfig(format=FORMAT, version=version, bilm=saved.config, options=saved.options)
     content = config.model_dump(mode="json", exclude={"options"} if saved.options is None else None)
-    name = folder.resolve().name
+    name = name or folder.resolve().name
     with atomic_folder(folder, replace=is_replaceable(folder)) as new:
         (new / CONFIG).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
         write_tensors(tensors, new / TENSORS, folder)

@@ -9,6 +9,7 @@ from string import Template
 from elmokit.atomic import atomic_folder
 from elmokit.errors import InputError, OutputError
 from elmokit.weights.bundled import MODEL, find_model
+from elmokit.weights.card import read_description
 from elmokit.weights.folder import load_folder, save_folder
 from elmokit.weights.saved import list_names
 from elmokit.weights.source import build_bilm, has_softmax, load_softmax
@@ -107,8 +108,11 @@ def write_package(
         target = new / module / MODEL
         target.parent.mkdir()
         (new / module / "__init__.py").write_text(f'"""The model {name} for elmokit: data only."""\n', "utf-8")
-        save_folder(saved, target, softmax=softmax, half=half, eight_bit_softmax=eight_bit_softmax)
-        if (source / CARD).is_file():  # it may have been written by hand
+        about = read_description(source)
+        save_folder(
+            saved, target, softmax=softmax, description=about, name=name, half=half, eight_bit_softmax=eight_bit_softmax
+        )
+        if about is None and (source / CARD).is_file():  # it was written by hand
             shutil.copyfile(source / CARD, target / CARD)
             write_sums(target, read_sums(target))
     return folder

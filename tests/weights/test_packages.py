@@ -20,6 +20,7 @@ from elmokit.errors import InputError, OutputError, WeightsError
 from elmokit.score.saved_lm import save_language_model
 from elmokit.score.scoring import Scorer
 from elmokit.weights.bundled import find_package, list_packages
+from elmokit.weights.conversion import convert_model
 from elmokit.weights.packages import write_package
 from elmokit.weights.source import load_saved, load_softmax
 from elmokit.weights.sums import check_sums, write_sums
@@ -139,6 +140,21 @@ def test_a_package_is_smaller_and_keeps_the_output_layer_and_the_card(tmp_path: 
     step_V = given.weight_VP.abs().amax(dim=1) / 127
     assert ((stored.weight_VP - given.weight_VP).abs() <= 0.5001 * step_V[:, None]).all()
     np.testing.assert_array_equal(stored.bias_V, given.bias_V)
+
+
+def test_what_a_model_was_trained_on_stays_in_its_card(tmp_path: Path) -> None:
+    pair = make_pair(make_published(tmp_path / "published", dim=8, projection_dim=4))
+    about = "Pretrained on 12 tokens of text.\n\nTwo sentences were left out."
+    save_language_model(pair.model, pair.vocab, tmp_path / "model", description=about)
+    convert_model(tmp_path / "model", tmp_path / "xx-lm", to="elmokit", half=True, overwrite=False)
+    package = write_package(tmp_path / "xx-lm", tmp_path / "package", name="xx-tiny")
+    expected = ((tmp_path / "xx-lm", "xx-lm"), (package / "elmokit_model_xx_tiny" / "model", "xx-tiny"))
+    for folder, name in expected:
+        card = (folder / "README.md").read_text()
+        assert f"# {name}\n\n{about}\n\nAn ELMo biLM" in card
+        assert f'from_pretrained("{name}")' in card
+        assert "stored as float16" in card
+        check_sums(folder, ("README.md",))
 
 
 def test_a_row_of_zeros_stays_zero_in_eight_bits(tmp_path: Path) -> None:
