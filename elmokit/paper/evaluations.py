@@ -123,6 +123,17 @@ def probe_tags(source: LayerSource, files: Sequence[Path], progress: Progress, *
     }
 
 
+def nearest_words(vectors: StaticVectors, *, count: int = 10) -> dict[str, Any]:
+    """Return the words nearest to *play* by the cosine of their static vectors."""
+    units_VD = vectors.matrix(unit_length=True)
+    (row,) = vectors.rows([WORD], lower="never")
+    if not row:
+        raise InputError(f"the static vectors have no word {WORD!r}, whose neighbors Table 4 has")
+    cosines_V = units_VD @ units_VD[row]
+    cosines_V[[0, row]] = -np.inf
+    return {"words": [vectors.words[index - 1] for index in (-cosines_V).argsort(kind="stable")[:count]]}
+
+
 def cover(vectors: StaticVectors, sentences: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Return how many tokens of a text have a static vector, and the most frequent words without one."""
     counts: dict[str, int] = {}

@@ -100,7 +100,7 @@ TABLES: dict[str, tuple[Block, ...]] = {
         Block(ABLATED, ("input", "both", "output"), seeds=3),
         Block(("coref",), ("input", "both"), seeds=3),
     ),
-    "table4": (Block(("play",), ("bilm", UNTRAINED, "cove"), kind=NEIGHBORS),),
+    "table4": (Block(("play",), ("glove", "bilm", UNTRAINED, "cove"), kind=NEIGHBORS),),
     "table5": (Block(("wsd",), ENCODERS, kind=SENSES),),
     "table6": (
         Block(SIGNALS, ("bilm",), kind=TAGS),

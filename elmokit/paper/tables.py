@@ -50,6 +50,7 @@ TABLE1_ENDS = ("errors removed", "paper: previous best", "paper: baseline", "pap
 PAPER_ENSEMBLES = {"squad": "87.4 (11 models)", "snli": "89.3 (5 models)"}
 NOT_PLANNED = {("coref", "output")}
 """Cells of a table that the paper leaves empty too."""
+PAPER_NEIGHBORS = "playing, game, games, played, players, plays, player, Play, football, multiplayer"
 PLACES = ("input", "output")
 MIXED_ROWS = ("ner-wikigold", "sst", "snli", "squad", "srl", "coref")
 
@@ -209,7 +210,10 @@ def show_neighbors(results: Results) -> str:
             ranks = [f"{of_query[layer]:g} of {found['num_occurrences'] - 1}" for of_query in found["ranks"].values()]
             rows.append([ENCODER_TITLES[encoder], _layer_name(encoder, layer), *ranks, f"{share:.1%}"])
     headings = ["encoder", "layer", "rank, baseball", "rank, theater", "nearest has the same sense"]
-    return run_table(headings, rows, results=slice(2, None), label=slice(1))
+    table = run_table(headings, rows, results=slice(2, None), label=slice(1))
+    glove = results.evaluation(NEIGHBORS, "play", "glove")
+    words = NOT_RUN if glove is None else ", ".join(glove["words"])
+    return join_parts([table, f"Nearest words by GloVe: {words}. The paper's: {PAPER_NEIGHBORS}."])
 
 
 def show_layers(results: Results, kind: Kind, encoders: Sequence[str] = ENCODERS) -> str:

@@ -20,10 +20,10 @@ from elmokit.atomic import atomic_file, write_json
 from elmokit.encoders.static_vectors import read_static_vectors
 from elmokit.errors import InputError
 from elmokit.locking import locked
-from elmokit.paper.evaluations import cover, evaluate
+from elmokit.paper.evaluations import cover, evaluate, nearest_words
 from elmokit.paper.inputs import Inputs, source_of
 from elmokit.paper.perplexities import measure_text
-from elmokit.paper.plan import COVERAGE, ENSEMBLE, PERPLEXITY, TASK, TUNING, UNTUNED_ROWS, PaperRun, members
+from elmokit.paper.plan import COVERAGE, ENSEMBLE, NEIGHBORS, PERPLEXITY, TASK, TUNING, UNTUNED_ROWS, PaperRun, members
 from elmokit.paper.settings import TUNING_SETTINGS
 from elmokit.paper.sources import open_source
 from elmokit.pretrain.finetune import finetune
@@ -68,6 +68,8 @@ class Workshop:
             train, dev = find_dataset(run.row).read_text(self.inputs.data_dir)
             text = dev if run.row in UNTUNED_ROWS else [*train, *dev]  # beside the dev texts of tuned rows
             return asdict(measure_text(self.inputs.sources[run.arm], text))
+        if run.kind == NEIGHBORS and run.arm == "glove":  # vectors of words, not of their occurrences
+            return nearest_words(read_static_vectors(self.inputs.vectors))
         return self._evaluate(run, report, stop)
 
     def folder(self, run: PaperRun) -> Path:

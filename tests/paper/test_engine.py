@@ -15,6 +15,7 @@ import pytest
 from toy_datasets import write_home
 
 from elmokit import cli
+from elmokit.paper import settings
 from elmokit.paper.comparisons import layer_scores
 from elmokit.paper.engine import Event, Failed, Recorded, Skipped, Warned, make_runs
 from elmokit.paper.inputs import Inputs
@@ -127,6 +128,7 @@ def test_every_kind_of_evaluation_is_made(home, tmp_path):
         PaperRun(TAGS, "pos", "untrained"),
         PaperRun(TASK, "ner-wikigold", "tuned"),
         PaperRun(TASK, "tag", "baseline"),
+        PaperRun(NEIGHBORS, "play", "glove"),
         PaperRun(SENSES, "wsd", "cove"),
     ]
     is_over, heard, file = make(home, tmp_path, runs)
@@ -253,7 +255,8 @@ def test_what_cannot_be_made_is_one_line(tmp_path, monkeypatch, capfd, options, 
 
 
 @pytest.mark.slow
-def test_every_table_and_figure_is_made_from_end_to_end(home, tmp_path):
+def test_every_table_and_figure_is_made_from_end_to_end(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "FRACTION_EPOCHS", dict.fromkeys(settings.FRACTION_EPOCHS, 2))
     given = {"--data": "data", "--elmo": "bilm", "--vectors": "data/glove.txt", "--recipes": "recipes"}
     options = [str(word) for name, path in given.items() for word in (name, home / path)]
     options += ["--results", str(tmp_path), "--run-dir", str(tmp_path / "work"), "--seeds", "2", "--workers", "1"]

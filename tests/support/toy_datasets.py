@@ -173,7 +173,7 @@ def write_data(folder: Path) -> Path:
 
 
 def write_vectors(path: Path) -> None:
-    words = [*map(str.lower, PEOPLE + PLACES), *VERBS, *VERDICTS, "the", "film", "it", "she", "was", "."]
+    words = [*map(str.lower, PEOPLE + PLACES), *VERBS, *VERDICTS, "the", "film", "it", "she", "was", ".", "play"]
     chance = torch.Generator().manual_seed(3)
     rows = torch.randn(len(words), 5, generator=chance).tolist()
     _write(
