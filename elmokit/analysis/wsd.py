@@ -67,7 +67,7 @@ class SenseScores:
 
 @dataclass(frozen=True, eq=False)
 class SenseAnswers:
-    """Whether each of N instances is answered correctly."""
+    """Answers to N instances: true where one is correct."""
 
     right_LN: NDArray[np.bool_]
     """By each layer's vectors."""
