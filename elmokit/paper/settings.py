@@ -19,8 +19,11 @@ VECTORS, MODEL = "vectors", "model"  # placeholders of paths in a recipe
 TUNING_SETTINGS = FinetuneSettings(training=PretrainSettings(epochs=1.0, num_rows=32, learning_rate=0.05))
 
 # Less data needs more epochs: these are 2,000 steps. Evaluations are counted in steps, since an epoch may be one step.
-FRACTION_EPOCHS = {0.001: 2_000, 0.01: 1_000, 0.1: 100}
-FRACTION_SETTINGS = {"training.evaluate_every": 50, "training.patience": 8}
+FRACTION_SETTINGS: dict[float, dict[str, Any]] = {
+    0.001: {"training.epochs": 2_000, "training.evaluate_every": 50, "training.patience": 6},
+    0.01: {"training.epochs": 1_000, "training.evaluate_every": 50, "training.patience": 6},
+    0.1: {"training.epochs": 100, "training.evaluate_every": 100, "training.patience": 5},
+}
 
 
 class Recipes:
@@ -83,11 +86,7 @@ def _fraction_settings(run: PaperRun, base: TaskRecipe, path: Path) -> dict[str,
     whole = base.training.max_examples
     if whole is None:
         raise ConfigError(f"{path}: has no training.max_examples, of which Figure 1 takes fractions; set it")
-    return {
-        **FRACTION_SETTINGS,
-        "training.epochs": FRACTION_EPOCHS[run.fraction],
-        "training.max_examples": max(1, round(whole * run.fraction)),
-    }
+    return {**FRACTION_SETTINGS[run.fraction], "training.max_examples": max(1, round(whole * run.fraction))}
 
 
 def _dump(recipe: TaskRecipe) -> dict[str, Any]:

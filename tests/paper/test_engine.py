@@ -256,7 +256,8 @@ def test_what_cannot_be_made_is_one_line(tmp_path, monkeypatch, capfd, options, 
 
 @pytest.mark.slow
 def test_every_table_and_figure_is_made_from_end_to_end(home, tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, "FRACTION_EPOCHS", dict.fromkeys(settings.FRACTION_EPOCHS, 2))
+    few = {share: {"training.epochs": 2} for share in settings.FRACTION_SETTINGS}
+    monkeypatch.setattr(settings, "FRACTION_SETTINGS", few)
     given = {"--data": "data", "--elmo": "bilm", "--vectors": "data/glove.txt", "--recipes": "recipes"}
     options = [str(word) for name, path in given.items() for word in (name, home / path)]
     options += ["--results", str(tmp_path), "--run-dir", str(tmp_path / "work"), "--seeds", "2", "--workers", "1"]
