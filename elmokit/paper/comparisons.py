@@ -80,11 +80,8 @@ class Gains:
 
     def difference(self, results: Results) -> Difference | None:
         """Return the difference of the gains."""
-        return paired_difference(self._gains(results, self.fraction), self._gains(results, 1.0))
-
-    def _gains(self, results: Results, fraction: float) -> Scores:
-        before, after = (results.scores(self.row, arm, "dev", fraction=fraction) for arm in (BASELINE, ELMO))
-        return {seed: after[seed] - before[seed] for seed in before.keys() & after.keys()}
+        part, whole = (_gains(results, self.row, (BASELINE, ELMO), fraction=share) for share in (self.fraction, 1.0))
+        return paired_difference(part, whole)
 
 
 @dataclass(frozen=True)
@@ -103,12 +100,14 @@ class Steps:
 
     def difference(self, results: Results) -> Difference | None:
         """Return the difference of the gains."""
-        arms = [results.scores(self.row, arm, "dev") for arm in (*self.larger, *self.smaller)]
-        seeds = set.intersection(*(set(scores) for scores in arms))
-        larger, smaller = (
-            {seed: after[seed] - before[seed] for seed in seeds} for before, after in (arms[:2], arms[2:])
-        )
+        larger, smaller = (_gains(results, self.row, arms) for arms in (self.larger, self.smaller))
         return paired_difference(larger, smaller)
+
+
+def _gains(results: Results, row: str, arms: tuple[str, str], *, fraction: float = 1.0) -> Scores:
+    """Return by seed how much the second arm gains over the first, on dev."""
+    before, after = (results.scores(row, arm, "dev", fraction=fraction) for arm in arms)
+    return {seed: after[seed] - before[seed] for seed in before.keys() & after.keys()}
 
 
 @dataclass(frozen=True)

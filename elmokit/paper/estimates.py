@@ -23,7 +23,8 @@ class Measured:
     with_elmo: float
 
 
-# From runs of this plan, and pilots (docs/log.md); AMD EPYC, one thread.
+# From runs of this plan and pilots (docs/log.md); AMD EPYC, one thread. Those of ner-wnut17, sst, squad, parse and tag
+# are guesses for their present recipes.
 MEASURED = {
     "ner-wikigold": Measured(1_600, 0.100, 0.130),
     "ner-wnut17": Measured(2_000, 0.100, 0.130),
