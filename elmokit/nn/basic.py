@@ -12,10 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elmokit.errors import ConfigError, InputError
-from elmokit.nn.padding import sequence_lengths
+from elmokit.errors import ConfigError
 
 NO_CHAR = 0  # padding of words
 LEVELS = 2**16  # resolution of a dropout rate
@@ -38,17 +36,17 @@ class Dropout(nn.Module):
 
 class _Drop(torch.autograd.Function):
     # y = m * x / (1 - p) and dx = m * dy / (1 - p), with m = 0 for dropped values and 1 for the others.
-    # Only the mask is saved, one byte per value.
+    # Only the mask is saved, one byte per value. A product takes half the time of `masked_fill_`, which branches.
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, p: float) -> Tensor:
-        ctx.dropped, ctx.scale = draw_dropped(inputs.shape, p, inputs.device), 1 / (1 - p)
-        outputs: Tensor = (inputs * ctx.scale).masked_fill_(ctx.dropped, 0.0)
+        ctx.kept, ctx.scale = draw_kept(inputs.shape, p, inputs.device), 1 / (1 - p)
+        outputs: Tensor = (inputs * ctx.scale).mul_(ctx.kept)
         return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return (grad * ctx.scale).masked_fill_(ctx.dropped, 0.0), None
+        return (grad * ctx.scale).mul_(ctx.kept), None
 
 
 class VariationalDropout(nn.Module):
@@ -64,23 +62,6 @@ class VariationalDropout(nn.Module):
             return inputs_BTD
         num_sequences, _, width = inputs_BTD.shape
         return inputs_BTD * draw_mask((num_sequences, 1, width), self.p, inputs_BTD)
-
-
-class BiLSTM(nn.Module):
-    """One LSTM per direction, outputs concatenated."""
-
-    def __init__(self, input_dim: int, hidden_dim: int) -> None:
-        super().__init__()
-        self.rnn = nn.LSTM(input_dim, hidden_dim, batch_first=True, bidirectional=True)
-
-    def forward(self, inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return forward and backward outputs, (B, T, 2 H), zero on padding."""
-        if inputs_BTD.shape[:2] != mask_BT.shape:
-            raise InputError(f"sequences of shape {tuple(inputs_BTD.shape)} with a mask of {tuple(mask_BT.shape)}")
-        lengths_B = sequence_lengths(mask_BT).cpu()
-        packed, _ = self.rnn(pack_padded_sequence(inputs_BTD, lengths_B, batch_first=True, enforce_sorted=False))
-        outputs_BTD, _ = pad_packed_sequence(packed, batch_first=True, total_length=mask_BT.shape[1])
-        return outputs_BTD
 
 
 class CharCNN(nn.Module):
@@ -139,14 +120,14 @@ def masked_mean(inputs_BTD: Tensor, mask_BT: Tensor) -> Tensor:
 
 def draw_mask(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
     """Return a dropout mask with dtype and device of ``like``: 0 with probability p, else 1 / (1 - p)."""
-    return like.new_full(shape, 1 / (1 - p)).masked_fill_(draw_dropped(shape, p, like.device), 0.0)
+    return like.new_full(shape, 1 / (1 - p)).mul_(draw_kept(shape, p, like.device))
 
 
-def draw_dropped(shape: Sequence[int], p: float, device: torch.device) -> Tensor:
-    """Return booleans, true with probability p, rounded to 16 bits: one 64-bit draw gives four values."""
+def draw_kept(shape: Sequence[int], p: float, device: torch.device) -> Tensor:
+    """Return booleans, false with probability p, rounded to 16 bits: one 64-bit draw gives four values."""
     count = math.prod(shape)
     bits = torch.empty(-(-count // 4), dtype=torch.int64, device=device).random_(-(2**63), None)
-    return bits.view(torch.int16)[:count].view(*shape) < round(p * LEVELS) - LEVELS // 2
+    return bits.view(torch.int16)[:count].view(*shape) >= round(p * LEVELS) - LEVELS // 2
 
 
 def check_dropout(p: float) -> float:

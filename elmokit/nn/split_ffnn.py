@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmokit.nn.basic import check_dropout, draw_dropped
+from elmokit.nn.basic import check_dropout, draw_kept
 
 
 class SplitFFNN(nn.Module):
@@ -79,7 +79,7 @@ class _ReluDropout(torch.autograd.Function):
     def forward(ctx: Any, sums_NH: Tensor, rate: float) -> Tensor:
         scale = 1 / (1 - rate)
         activated_NH = (sums_NH * scale).clamp_(min=0)
-        activated_NH.masked_fill_(draw_dropped(sums_NH.shape, rate, sums_NH.device), 0.0)
+        activated_NH.mul_(draw_kept(sums_NH.shape, rate, sums_NH.device))
         ctx.save_for_backward(activated_NH)
         ctx.scale = scale
         return activated_NH

@@ -18,8 +18,9 @@ from elmokit.config import FrozenConfig, Share
 from elmokit.errors import InputError
 from elmokit.metrics.spans import score_spans
 from elmokit.metrics.tags import bio_to_bioul, bio_to_spans, bioul_rules, bioul_to_bio
-from elmokit.nn.basic import BiLSTM, VariationalDropout
+from elmokit.nn.basic import VariationalDropout
 from elmokit.nn.crf import LinearChainCRF, RuleScores, rule_scores, viterbi_decode
+from elmokit.nn.lstm import BiLSTM
 from elmokit.readers.conll2003 import TaggedSentence, read_conll2003
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.task import Batch, Sequences, Task, read_words

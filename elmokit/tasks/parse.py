@@ -25,8 +25,9 @@ from torch.nn import functional
 from elmokit.config import FrozenConfig, Share
 from elmokit.errors import InputError
 from elmokit.metrics.brackets import score_brackets
-from elmokit.nn.basic import BiLSTM, Dropout, VariationalDropout
+from elmokit.nn.basic import Dropout, VariationalDropout
 from elmokit.nn.chart import best_trees
+from elmokit.nn.lstm import BiLSTM
 from elmokit.readers.ptb import Constituent, ParsedSentence, draw_tree, join_brackets, read_ptb
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.task import Batch, Sequences, Task, mean_arrays, read_words

@@ -21,7 +21,8 @@ from torch.nn import functional
 from elmokit.config import FrozenConfig, Share
 from elmokit.errors import InputError
 from elmokit.nn.attention import soft_align
-from elmokit.nn.basic import BiLSTM, Dropout, VariationalDropout, masked_max, masked_mean
+from elmokit.nn.basic import Dropout, VariationalDropout, masked_max, masked_mean
+from elmokit.nn.lstm import BiLSTM
 from elmokit.readers.snli import LABELS, read_snli
 from elmokit.tasks.classification import (
     Choice,

@@ -19,7 +19,8 @@ from torch.nn import functional
 
 from elmokit.config import FrozenConfig, Share
 from elmokit.nn.attention import self_biattention
-from elmokit.nn.basic import BiLSTM, Dropout, masked_max, masked_mean, masked_softmax
+from elmokit.nn.basic import Dropout, masked_max, masked_mean, masked_softmax
+from elmokit.nn.lstm import BiLSTM
 from elmokit.readers.sst import SentimentTree, read_sst
 from elmokit.tasks.classification import (
     Choice,

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from elmokit.errors import ConfigError, InputError
-from elmokit.nn.basic import BiLSTM, CharCNN, Dropout, VariationalDropout, masked_max, masked_mean, masked_softmax
+from elmokit.errors import ConfigError
+from elmokit.nn.basic import CharCNN, Dropout, VariationalDropout, masked_max, masked_mean, masked_softmax
 
 LENGTHS = [2, 5, 1, 3]
 MASK = torch.arange(5) < torch.tensor(LENGTHS)[:, None]
@@ -100,41 +100,6 @@ def test_pools_are_those_of_the_positions_that_are_there(
     assert pooled.tolist() == [[0.0, 0.0, 0.0]]
     (grad,) = torch.autograd.grad(pooled.sum(), nothing)
     assert not grad.any()
-
-
-def by_hand(rnn: nn.LSTM, inputs_TD: Tensor) -> Tensor:
-    """One sequence without padding."""
-    outputs: Tensor = rnn(inputs_TD[None])[0][0]
-    return outputs
-
-
-def test_every_sequence_is_read_as_if_alone_in_its_place() -> None:
-    torch.manual_seed(3)
-    layer = BiLSTM(3, 2).double()
-    inputs = torch.randn(4, 5, 3, dtype=torch.float64)
-    found = layer(inputs, MASK)
-    assert found.shape == (4, 5, 4)
-    for row, length in enumerate(LENGTHS):
-        torch.testing.assert_close(found[row, :length], by_hand(layer.rnn, inputs[row, :length]))
-        assert not found[row, length:].any()
-    for value in (1e30, math.nan):
-        assert torch.equal(layer(junk(inputs, value), MASK), found)
-    wider = layer(functional.pad(inputs, (0, 0, 0, 2)), functional.pad(MASK, (0, 2)))
-    torch.testing.assert_close(wider[:, :5], found)
-    assert wider.shape == (4, 7, 4)
-    order = torch.tensor([2, 0, 3, 1])
-    torch.testing.assert_close(layer(inputs[order], MASK[order]), found[order])
-
-
-def test_bilstm_rejects_empty_sequences_gaps_and_other_shapes() -> None:
-    layer, inputs = BiLSTM(3, 2), torch.zeros(2, 2, 3)
-    for mask, message in (
-        ([[True, True], [False, False]], r"empty sequences at rows \[1\]"),
-        ([[False, True], [True, True]], "pad on the right"),
-        ([[True], [True]], r"\(2, 2, 3\) with a mask of \(2, 1\)"),
-    ):
-        with pytest.raises(InputError, match=message):
-            layer(inputs, torch.tensor(mask))
 
 
 def convolve_by_hand(layer: CharCNN, word: list[int]) -> Tensor:

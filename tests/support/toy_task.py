@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from elmokit.config import FrozenConfig
 from elmokit.errors import InputError
-from elmokit.nn.basic import BiLSTM
+from elmokit.nn.lstm import BiLSTM
 from elmokit.tasks.inputs import TokenEncoder
 from elmokit.tasks.loop import run_task
 from elmokit.tasks.materials import TaskData
