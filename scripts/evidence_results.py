@@ -20,8 +20,9 @@ from pathlib import Path
 
 from en_small_results import SCRIPTS, Command, Found, Lab, Section, as_table, elmokit, fine_tuning, neighbors, rounding
 
-from elmokit.analysis.blimp import DIRECTIONS
+from elmokit.analysis.blimp import DIRECTIONS, PHENOMENA
 from elmokit.analysis.blimp import PUBLISHED as PUBLISHED_BLIMP
+from elmokit.analysis.lexsub import PUBLISHED as PUBLISHED_LEXSUB
 from elmokit.analysis.sts import PUBLISHED as PUBLISHED_STS
 from elmokit.analysis.wsd import PUBLISHED as PUBLISHED_WSD
 from elmokit.atomic import atomic_file
@@ -238,16 +239,20 @@ def blimp(bench: Bench) -> Section:
 
     found = {name: one for name, (one,) in bench.measure_all("blimp", command).items()}
     scores = [one["by_direction"][direction] for one in found.values() for direction in DIRECTIONS]
-    rows = [("**all**", *(_percent(one["overall"]) for one in scores))]
-    rows.append(("in vocabulary", *(_percent(one["known"]) for one in scores)))
-    rows += [(name, *(_percent(one["phenomena"][name]) for one in scores)) for name in scores[0]["phenomena"]]
+    others = [dict(zip(PHENOMENA, one.by_phenomenon, strict=True)) for one in PUBLISHED_BLIMP]
+    rows = [("**all**", *(_percent(one["overall"]) for one in scores), *(one.overall for one in PUBLISHED_BLIMP))]
+    rows.append(("in vocabulary", *(_percent(one["known"]) for one in scores), *("" for _ in PUBLISHED_BLIMP)))
+    for name in scores[0]["phenomena"]:
+        rows.append((name, *(_percent(one["phenomena"][name]) for one in scores), *(other[name] for other in others)))
     headings = ("", *(f"{name}, {direction}" for name in found for direction in DIRECTIONS))
+    headings += tuple(f"*{one.model}*" for one in PUBLISHED_BLIMP)
     first = next(iter(found.values()))
     counts = (
         f"{first['num_pairs']:,} pairs; in {first['unknown_pairs']:.1%} a differing word is out of vocabulary; "
         f"{first['ties']:.2%} ties."
     )
-    published = _published(PUBLISHED_BLIMP, "Warstadt et al. 2020, corrected results of their repository")
+    texts = "; ".join(f"{one.model}, {one.training_text}" for one in PUBLISHED_BLIMP)
+    published = f"Published (Warstadt et al. 2020, corrected results of their repository): {texts}."
     return [
         *("## Grammar: BLiMP", "", ABOUT_BLIMP, "", *bench.shown(command)),
         *(*as_table(headings, rows), "", counts, published),
@@ -293,7 +298,8 @@ def substitutes(bench: Bench) -> Section:
             values = [_percent(one[key][direction]) for direction in DIRECTIONS]
             rows.append((name, title, f"{one[count]:,}", *values))
     table = as_table(("model", "", "words", *DIRECTIONS), rows)
-    return ["## Lexical substitution", "", ABOUT_LEXSUB, "", *bench.shown(command), *table]
+    published = _published(PUBLISHED_LEXSUB, "Arefyev et al. 2020, results of their repository")
+    return ["## Lexical substitution", "", ABOUT_LEXSUB, "", *bench.shown(command), *table, "", published]
 
 
 def sentences(bench: Bench) -> Section:

@@ -18,6 +18,14 @@ from elmokit.errors import InputError
 from elmokit.readers.lexsub import Substitution
 from elmokit.score.results import CandidateScore, Choice
 
+# SemEval-2007, in %. The first ranks by similarity to the replaced word and ignores the context.
+PUBLISHED: Mapping[str, float] = {
+    "word vectors, without context": 44.65,
+    "context2vec": 55.82,
+    "ELMo": 53.66,
+    "XLNet": 59.11,
+}
+
 
 class CandidateScorer(Protocol):
     """Source of scores for words in a place, such as a `Scorer`."""

@@ -16,26 +16,31 @@ PROBE_ROW = "{:<10} {:<5} {:>7} {:>7} {:>8} {:>8}"
 
 
 def print_blimp(scores: "BlimpScores") -> None:
-    """Print accuracy per phenomenon and direction."""
-    from elmokit.analysis.blimp import DIRECTIONS, PUBLISHED
+    """Print accuracy per phenomenon and direction, and published ones."""
+    from elmokit.analysis.blimp import DIRECTIONS, PHENOMENA, PUBLISHED
 
     found = [scores.by_direction[direction] for direction in DIRECTIONS]
+    others = [dict(zip(PHENOMENA, one.by_phenomenon, strict=True)) for one in PUBLISHED]
     rows = [
-        ["all paradigms", *(_percent(one.overall) for one in found)],
-        ["differing words in vocabulary", *(_percent(one.known) for one in found)],
-        *([name, *(_percent(one.phenomena[name]) for one in found)] for name in found[0].phenomena),
+        ["all paradigms", *(_percent(one.overall) for one in found), *(f"{one.overall:.1f}" for one in PUBLISHED)],
+        ["differing words in vocabulary", *(_percent(one.known) for one in found), *("" for _ in PUBLISHED)],
     ]
-    _print_table(["accuracy, %", *DIRECTIONS], rows)
+    for name in found[0].phenomena:
+        published = [f"{other[name]:.1f}" if name in other else "" for other in others]
+        rows.append([name, *(_percent(one.phenomena[name]) for one in found), *published])
+    _print_table(["accuracy, %", *DIRECTIONS, *(f"[{one.model}]" for one in PUBLISHED)], rows)
     typer.echo(
         f"\n{scores.num_pairs:,} pairs; in {scores.unknown_pairs:.1%} a differing word is out of vocabulary; "
         f"{scores.ties:.2%} ties, counted as wrong"
     )
-    _print_published(PUBLISHED, "Warstadt et al. 2020, corrected results of their repository; forward")
+    texts = "; ".join(f"{one.model}, {one.training_text}" for one in PUBLISHED)
+    typer.echo(f"[published] (Warstadt et al. 2020, corrected results of their repository; forward): {texts}")
 
 
 def print_substitutes(scores: "SubstitutionScores") -> None:
     """Print generalized average precision per direction."""
     from elmokit.analysis.blimp import DIRECTIONS
+    from elmokit.analysis.lexsub import PUBLISHED
 
     rows = [
         ["all candidates", f"{scores.num_instances:,}", *(_percent(scores.gap[one]) for one in DIRECTIONS)],
@@ -49,6 +54,7 @@ def print_substitutes(scores: "SubstitutionScores") -> None:
     typer.echo(
         f"\n{scores.unknown_candidates:.1%} of the candidates are out of vocabulary; ranked last in the first row"
     )
+    _print_published(PUBLISHED, "Arefyev et al. 2020, results of their repository")
 
 
 def print_sts(results: "Mapping[str, Sequence[LayerScores]]") -> None:

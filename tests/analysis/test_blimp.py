@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmokit.analysis.blimp import score_blimp
+from elmokit.analysis.blimp import PHENOMENA, PUBLISHED, PublishedAccuracy, score_blimp
 from elmokit.errors import InputError
 from elmokit.readers.blimp import MinimalPair, read_blimp
 from elmokit.score.results import SentenceScore
 
 KNOWN = {"the", "cat", "cats", "sleeps", "sleep", "dogs"}
+NUM_PARADIGMS = [2, 9, 7, 5, 8, 2, 7, 2, 8, 7, 4, 6]  # per phenomenon
 LOGPROBS = {"sleeps": -1.0, "sleep": -2.0}
 
 
@@ -52,12 +53,20 @@ def test_pairs_that_differ_in_an_unknown_word_are_left_out_of_the_second_figure(
     assert scores.by_direction["forward"].known == pytest.approx((1 / 3 + 1) / 2)
 
 
+@pytest.mark.parametrize("published", PUBLISHED, ids=lambda one: one.model)
+def test_published_phenomena_have_the_published_mean(published: PublishedAccuracy) -> None:
+    mean = np.average(published.by_phenomenon, weights=NUM_PARADIGMS)
+    assert mean == pytest.approx(published.overall, abs=0.1)
+
+
 @pytest.mark.slow
 def test_the_archive_holds_67_paradigms_of_1000_pairs(data_dir: Path) -> None:
     pairs = read_blimp(data_dir / "blimp" / "blimp.tar.xz")
     assert len(pairs) == 67_000
     assert len({pair.paradigm for pair in pairs}) == 67
-    assert len({pair.phenomenon for pair in pairs}) == 12
+    assert {pair.phenomenon for pair in pairs} == set(PHENOMENA)
+    paradigms = [{pair.paradigm for pair in pairs if pair.phenomenon == name} for name in PHENOMENA]
+    assert [len(found) for found in paradigms] == NUM_PARADIGMS
 
 
 @pytest.mark.parametrize(

@@ -92,11 +92,12 @@ def test_blimp_is_judged_in_three_directions(model, capfd):
     [found] = run_json(["evaluate", "blimp", "blimp.jsonl", "-m", model], capfd)
     assert found == json.loads(json.dumps(asdict(expected)))
     out = run_table(["evaluate", "blimp", "blimp.jsonl", "-m", model], capfd)
-    assert out.splitlines()[0].split() == ["accuracy,", "%", "forward", "backward", "both"]
+    models = ["[5-gram]", "[LSTM]", "[Transformer-XL]", "[GPT-2]"]
+    assert out.splitlines()[0].split() == ["accuracy,", "%", "forward", "backward", "both", *models]
     overall = [f"{100 * expected.by_direction[name].overall:.1f}" for name in ("forward", "backward", "both")]
-    assert out.splitlines()[1].split()[2:] == overall
+    assert out.splitlines()[1].split()[2:] == [*overall, "61.2", "69.8", "69.6", "83.0"]
     assert "ties, counted as wrong" in out
-    assert "published (Warstadt et al. 2020" in out
+    assert "[published] (Warstadt et al. 2020" in out
 
 
 def test_substitutes_are_ranked(model, capfd):
@@ -106,6 +107,7 @@ def test_substitutes_are_ranked(model, capfd):
     assert found == asdict(expected)
     out = run_table(["evaluate", "lexsub", ".", "-m", model], capfd)
     assert out.splitlines()[0].split() == ["GAP,", "%", "words", "forward", "backward", "both"]
+    assert "published (Arefyev et al. 2020" in out
 
 
 def test_sentence_vectors_are_correlated_per_layer_and_pooling(model, capfd):
