@@ -33,6 +33,23 @@ def locked(folder: Path, *, work: str, wait: bool = False) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def folder_held(folder: Path) -> Iterator[None]:
+    """Wait for an exclusive lock on a folder, and hold it, without a file of its own in the folder."""
+    if sys.platform == "win32":  # a folder cannot be opened there
+        yield
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written: {error.strerror}; write elsewhere") from error
+    try:
+        _lock(descriptor, folder, "writing to it", wait=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _lock(descriptor: int, folder: Path, work: str, *, wait: bool) -> None:
     if sys.platform != "win32":
         import fcntl

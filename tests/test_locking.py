@@ -1,12 +1,13 @@
 """One process at a time in a folder."""
 
 import errno
+import threading
 from pathlib import Path
 
 import pytest
 
 from elmokit.errors import ElmokitWarning, OutputError
-from elmokit.locking import locked
+from elmokit.locking import folder_held, locked
 
 
 def test_a_second_holder_is_rejected(tmp_path: Path):
@@ -59,3 +60,27 @@ def test_a_lock_that_is_a_link_is_rejected_and_not_followed(tmp_path: Path, targ
         pytest.fail("a lock through a link")
     assert (tmp_path / "precious").read_bytes() == b"dear"
     assert not (tmp_path / "absent").exists()
+
+
+def test_holders_of_a_folder_take_turns_and_leave_no_file(tmp_path: Path):
+    entered, release, order = threading.Event(), threading.Event(), []
+
+    def hold_second() -> None:
+        entered.wait()
+        with folder_held(tmp_path):
+            order.append("second")
+
+    second = threading.Thread(target=hold_second)
+    second.start()
+    with folder_held(tmp_path):
+        entered.set()
+        release.wait(0.2)
+        order.append("first")
+    second.join()
+    assert order == ["first", "second"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_folder_cannot_be_held(tmp_path: Path):
+    with pytest.raises(OutputError, match="none: cannot be written"), folder_held(tmp_path / "none"):
+        pytest.fail("a lock in no folder")

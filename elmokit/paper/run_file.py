@@ -8,6 +8,7 @@ from typing import Any
 
 from elmokit.atomic import atomic_file
 from elmokit.errors import InputError
+from elmokit.locking import folder_held
 from elmokit.paper.plan import PaperRun
 
 
@@ -45,9 +46,10 @@ class RunFile:
 
     def add(self, record: RunRecord) -> None:
         """Add a record, unless the file has one of this identity already."""
-        records = self.read()
-        if record.identity not in records:
-            self._write([*records.values(), record])
+        with folder_held(self.path.parent):  # another process may add to the same file
+            records = self.read()
+            if record.identity not in records:
+                self._write([*records.values(), record])
 
     def _write(self, records: Iterable[RunRecord]) -> None:
         with atomic_file(self.path) as new:
