@@ -1,28 +1,24 @@
-"""Measure the Latin model and write results/la-small.md; fill its figures into docs/latin.md.
+"""Measure the Latin model and write results/la-small.md.
 
-    python scripts/la_small_results.py RUN DATA --work WORK -o results/la-small.md [--page docs/latin.md]
+    python scripts/la_small_results.py RUN DATA --work WORK -o results/la-small.md
 
 RUN is a finished run of recipes/la-small.toml; DATA contains lm and pos. Every measurement is a command, and the page
-shows it beside its numbers. WORK caches the output of each command. WORK/la-small is the model in half precision. In
-the documentation page, the text between `<!-- begin NAME -->` and `<!-- end NAME -->` is replaced.
+shows it beside its numbers. WORK caches the output of each command. WORK/la-small is the model in half precision.
 """
 
 import argparse
 import json
-import re
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from en_small_results import SCRIPTS, Command, Lab, Section, as_table, elmokit, marked
 
 from elmokit.atomic import atomic_file
-from elmokit.errors import ElmokitError, InputError
+from elmokit.errors import ElmokitError
 from elmokit.runs.provenance import gather_facts
 
 ABBREVIATIONS = SCRIPTS.parent / "recipes" / "la-abbreviations.txt"
-SLOT = re.compile(r"(<!-- begin (\w+) -->\n).*?(\n<!-- end \2 -->)", re.DOTALL)
 CONTEXTS = {
     "bellum": (
         "Caesar bellum cum Helvetiis gessit .",
@@ -65,7 +61,6 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder of the data")
     parser.add_argument("--work", type=Path, required=True, help="folder for cached measurements")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the page, a .md file")
-    parser.add_argument("--page", type=Path, help="documentation page to fill in")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     lab = LatinLab(args.run.absolute(), args.data.absolute(), args.work.absolute())
@@ -81,43 +76,19 @@ def main() -> None:
     facts = gather_facts(shlex.split(lab.shown(made_by)))
     try:
         lab.claim()
-        sections = {
-            "training": training(lab),
-            "perplexity": perplexity(lab),
-            "pos": parts_of_speech(lab),
-            "neighbors": neighbors(lab),
-        }
+        sections = [training(lab), perplexity(lab), parts_of_speech(lab), neighbors(lab)]
         lines = [
             *("# Results of la-small", "", *(f"- {name}: {value}" for name, value in facts.items()), ""),
             *(
                 "A Latin model of 1024 cells, made as docs/latin.md describes. The weights are not in the repository.",
                 "",
             ),
-            *(line for section in sections.values() for line in (*section, "")),
+            *(line for section in sections for line in (*section, "")),
         ]
         with atomic_file(args.output) as part:
             part.write_text("\n".join(lines), "utf-8")
-        if args.page is not None:
-            fill(args.page, sections)
     except ElmokitError as error:
         sys.exit(f"la_small_results: {error}")
-
-
-def fill(page: Path, sections: Mapping[str, Section]) -> None:
-    """Put tables and lists of the results into the page, between their marks."""
-    text = page.read_text("utf-8")
-    if missing := {name for _, name, _ in SLOT.findall(text)} ^ sections.keys():
-        raise InputError(f"{page}: marks and results differ in {', '.join(sorted(missing))}")
-    shown = {name: "\n".join(shown_part(section)) for name, section in sections.items()}
-    text = SLOT.sub(lambda match: f"{match[1]}{shown[match[2]]}{match[3]}", text)
-    with atomic_file(page) as part:
-        part.write_text(text, "utf-8")
-
-
-def shown_part(section: Section) -> Section:
-    """Return a section without its title, its text and its commands, which the page has already."""
-    start = len(section) - section[::-1].index("```")
-    return section[start + 1 :]
 
 
 def training(lab: LatinLab) -> Section:
