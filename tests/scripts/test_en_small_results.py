@@ -81,7 +81,7 @@ def make_page(script: ModuleType, monkeypatch: pytest.MonkeyPatch, work: str = "
 
 def test_the_page_has_every_number_beside_its_command(script, called, monkeypatch):
     page = make_page(script, monkeypatch)
-    assert "| 100 | 1,000 | 0.50 | 1.0 | 0 |" in page
+    assert "| 100 | 1,000 | 0.50 | 1.00 | 0 |" in page
     assert "| wiki.test | en-small, warm | 70.00 | 68.00 | 69.00 | 68.90 | 9 | 2.00% |" in page
     assert "| wiki.dev | 5-grams | 140.00 | 138.00 | 139.00 | 139.00 | 9 | 11.11% |" in page
     assert "| novels | 69.0 | 69.0 | 0.0% | 69.0 |" in page

@@ -30,7 +30,10 @@ def answers(words: list[str]) -> list[dict]:
     made_up = {
         "perplexity": [PERPLEXITY | {"arithmetic_mean": 60.0 if better else 69.0}],
         "ngram_perplexity": [
-            NGRAMS | {"order": order, "file": f"la.{part}.txt.xz"} for order in (1, 5) for part in ("dev", "test")
+            NGRAMS | {"order": order, "file": f"{text}.{part}.txt.xz"}
+            for text in ("la", "wiki")
+            for order in (1, 5)
+            for part in ("dev", "test")
         ],
         "int8_accuracy": [{"mean": 0.9999, "lowest": 0.99, "lowest_token": "x", "num_tokens": 5}] * 3,
         "blimp": [{"by_direction": dict.fromkeys(DIRECTIONS, PAIRS), "num_pairs": 9, "unknown_pairs": 0.1, "ties": 0}],
@@ -58,7 +61,7 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record the commands, and make up their output."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
     import en_small_results
-    import evidence_results
+    import model_labs
 
     shown: list[str] = []
 
@@ -72,7 +75,7 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return "".join(f"{json.dumps(answer)}\n" for answer in answers(words))
 
     monkeypatch.setattr(en_small_results.Lab, "call", call)
-    monkeypatch.setattr(evidence_results._YardstickLab, "call", call)
+    monkeypatch.setattr(model_labs.YardstickLab, "call", call)
     monkeypatch.chdir(tmp_path)
     for name in ("good", "better", "at-10M"):
         Path(name).mkdir()
@@ -123,9 +126,7 @@ def test_another_model_in_the_same_place_is_rejected(called, monkeypatch):
         run("evidence_results", monkeypatch, "there/data", "good", *options[:-1], "colours")
 
 
-@pytest.mark.usefixtures("called")
-def test_the_latin_model_is_measured(monkeypatch):
-    folder = Path("run")
+def make_run(folder: Path) -> None:
     (folder / "model").mkdir(parents=True)
     (folder / "text").mkdir()
     (folder / "model" / "SHA256SUMS").write_text("0  config.json\n")
@@ -133,6 +134,33 @@ def test_the_latin_model_is_measured(monkeypatch):
     (folder / "log.jsonl").write_text(json.dumps({"kind": "LogLine", "step": 100, "seconds": 3600.0, "epoch": 2.0}))
     meta = {"num_sentences": 3, "num_tokens": 20, "num_words": 7, "num_left_out": 1}
     (folder / "text" / "corpus.json").write_text(json.dumps(meta))
+
+
+def test_a_run_adds_its_curve_n_grams_and_the_cost_of_rounding(called, monkeypatch):
+    make_run(Path("run"))
+    options = ["--work", "work", "-o", "page.md", "--sections", "blimp", "--run", "run"]
+    run("evidence_results", monkeypatch, "there/data", "good", "better", *options)
+    page = Path("page.md").read_text("utf-8")
+    for row in (
+        "| 100 | 1,000 | 2.00 | 1.00 | 0 |",
+        "| wiki.test | as trained | 69.000 |  |",
+        "| wiki.test | as released | 60.000 | -13.043% |",
+        "| wiki.test | 5-grams | 90.000 |  |",
+        "](page.svg)",
+    ):
+        assert row in page, row
+    assert "python scripts/learning_curve.py runs/run -o page.svg" in called
+
+
+def test_an_installed_model_has_the_name_it_was_given(called, monkeypatch):
+    run("evidence_results", monkeypatch, "data", "en-small", "--work", "work", "-o", "page.md", "--sections", "pos")
+    assert "| en-small | 1 | 90.00 | 91.00 |" in Path("page.md").read_text("utf-8")
+    assert len(called) == 1
+
+
+@pytest.mark.usefixtures("called")
+def test_the_latin_model_is_measured(monkeypatch):
+    make_run(Path("run"))
     Path("work").mkdir()
     Path("work/la.sentences.txt").write_text("ius\n")
     run("la_small_results", monkeypatch, "run", "data", "--work", "work", "-o", "out.md")
