@@ -108,7 +108,7 @@ def finetune(
     with show_progress("loading PyTorch") as progress:
         result = _finetune(source, data, output, options, num_workers=num_workers(workers), progress=progress)
     if is_first_process():
-        _print_change(result)
+        _print_change(result, learning_rate)
         steps = "1 step" if result.num_steps == 1 else f"{result.num_steps:,} steps"
         print_message(f"tuned in {steps}; the model is in {output}")
 
@@ -193,7 +193,7 @@ def _phase_reporter(shown: RunDisplay, *, has_softmax: bool) -> "Report":
     return report
 
 
-def _print_change(result: "Finetuned") -> None:
+def _print_change(result: "Finetuned", learning_rate: float) -> None:
     if result.before is None or result.after is None:
         return
     from rich.console import Console
@@ -212,3 +212,8 @@ def _print_change(result: "Finetuned") -> None:
         table.add_row(name, f"{old:,.2f}", f"{new:,.2f}")
     table.add_row("unknown words", f"{before.unknown_share:.1%}", f"{after.unknown_share:.1%}")
     Console(highlight=False).print(table)
+    if after.perplexity > before.perplexity:
+        print_message(
+            f"warning: the held-out perplexity rose from {before.perplexity:,.1f} to {after.perplexity:,.1f} with "
+            f"--learning-rate {learning_rate:g}; a short text needs a lower rate, try {learning_rate / 4:g}"
+        )

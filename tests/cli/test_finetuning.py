@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -52,7 +53,19 @@ def test_finetune_reports_the_held_out_perplexity_before_and_after(folder, model
     assert err.endswith("elmokit: tuned in 6 steps; the model is in tuned\n")  # 140 targets are two steps of 4 x 20
     assert "warning: the run has only 6 steps, too few to learn much; use fewer --rows or more --epochs" in err
     assert "training" not in err
+    assert "rose" not in err
     assert sorted(path.name for path in folder.iterdir()) == ["text.txt", "tuned"]
+
+
+def test_a_rate_that_does_harm_is_reported(model, capfd):
+    args = ["finetune", model, "text.txt", "-o", "tuned", "--heldout", "text.txt", "--tokenized", "--rows", "4"]
+    assert cli.run([*args, "--learning-rate", "40"]) == 0
+    err = capfd.readouterr().err
+    found = re.search(r"warning: the held-out perplexity rose from ([\d.,]+) to ([\d.,]+) with --learning-rate 40", err)
+    assert found is not None
+    before, after = (float(number.replace(",", "")) for number in found.groups())
+    assert after > before
+    assert "a short text needs a lower rate, try 10" in err
 
 
 @pytest.mark.parametrize("as_pair", [True, False])
