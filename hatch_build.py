@@ -1,4 +1,4 @@
-"""Compile the kernels when the package is built. Without a C compiler the package is built without them."""
+"""Compile the kernels when the package is built, and record its commit. Without a C compiler there are no kernels."""
 
 import os
 import shlex
@@ -32,8 +32,14 @@ SUFFIXES = {"darwin": ".dylib", "win32": ".dll"}
 class KernelBuildHook(BuildHookInterface[Any]):
     """Hook that puts the compiled library beside its loader, in the source tree and in the wheel."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
-        """Compile, and mark the wheel as specific to this platform."""
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Record the commit, compile, and mark the wheel as specific to this platform."""
+        commit = describe_commit(Path(self.root))
+        if commit is not None and version != "editable":
+            path = Path(self.directory, "commit.txt")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{commit}\n", "utf-8")
+            build_data["force_include"][str(path)] = "elmokit/commit.txt"
         library = library_path(Path(self.root))
         library.unlink(missing_ok=True)
         try:
@@ -50,6 +56,20 @@ class KernelBuildHook(BuildHookInterface[Any]):
     def clean(self, versions: list[str]) -> None:  # noqa: ARG002
         """Remove the library."""
         library_path(Path(self.root)).unlink(missing_ok=True)
+
+
+def describe_commit(root: Path) -> str | None:
+    """Return the commit of a source tree and whether the tree has changes; None outside a repository."""
+    if not (root / ".git").exists():  # it may be inside another project's tree
+        return None
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):  # no git, or a repository that it rejects
+        return None
 
 
 def library_path(root: Path) -> Path:

@@ -14,6 +14,7 @@ from elmokit import __version__
 from elmokit.kernels.library import load
 
 TREE = Path(__file__).resolve().parents[2]  # the source tree, unless elmokit is installed
+BUILT_FROM = TREE / "elmokit" / "commit.txt"  # written when a wheel is built from a repository
 
 
 def gather_facts(command: Sequence[str]) -> dict[str, str]:
@@ -46,14 +47,14 @@ def describe_machine() -> str:
 
 
 def find_commit() -> str:
-    """Return the commit of the source tree, or the version of an installed package."""
+    """Return the commit of the source tree or of the installed wheel; where there is none, the version."""
 
     def git(*arguments: str) -> str:
         run = subprocess.run(["git", *arguments], cwd=TREE, capture_output=True, text=True, check=True)
         return run.stdout.strip()
 
     if not (TREE / ".git").exists():  # it may be inside another project's tree
-        return f"none, elmokit {__version__}"
+        return BUILT_FROM.read_text("utf-8").strip() if BUILT_FROM.exists() else f"none, elmokit {__version__}"
     try:
         return git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain") else "")
     except (OSError, subprocess.CalledProcessError):  # no git, or a repository that it rejects

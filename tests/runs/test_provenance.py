@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from elmokit import __version__
+from elmokit.runs import provenance
 from elmokit.runs.provenance import TREE, gather_facts, shown_word
 
 
@@ -28,3 +30,11 @@ def test_facts_tell_machine_versions_commit_date_and_command():
 )
 def test_a_command_is_shown_without_the_machines_folders(word, shown):
     assert shown_word(word) == shown
+
+
+def test_an_installed_wheel_knows_its_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "TREE", tmp_path)
+    monkeypatch.setattr(provenance, "BUILT_FROM", tmp_path / "commit.txt")
+    assert provenance.find_commit() == f"none, elmokit {__version__}"
+    (tmp_path / "commit.txt").write_text("1a2b3c4\n")
+    assert provenance.find_commit() == "1a2b3c4"
