@@ -46,6 +46,7 @@ MAX_FAULTS = 10
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+AskedPrecision = Literal["auto", "fp32", "bf16"]  # of large matrix products in training; auto: the device chooses
 
 
 class FrozenConfig(BaseModel):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, NonNegativeInt, PositiveInt, model_validator
 
-from elmokit.config import FrozenConfig, Positive, Share, read_recipe
+from elmokit.config import AskedPrecision, FrozenConfig, Positive, Share, read_recipe
 from elmokit.encoders.static_vectors import Lowering
 from elmokit.errors import ConfigError
 
@@ -24,6 +24,8 @@ class EncoderTraining(FrozenConfig):
     """The run ends when the rate falls below it."""
     clip_norm: Positive | None = 5.0
     batch_size: PositiveInt = 64
+    precision: AskedPrecision = "auto"
+    """Precision of large matrix products. ``auto``: bfloat16 on a CPU that has instructions for it, else float32."""
     epochs: Positive | None = None
     hours: Positive | None = None
     """The run ends at the first of epochs, hours and the lowest rate; hours count over all sessions of the run."""

@@ -11,9 +11,11 @@ from elmokit.encoders.progress import EncoderStep
 from elmokit.encoders.recipe import EncoderTraining
 from elmokit.runs.checkpoint import Checkpoint, tensors_of_kind
 from elmokit.runs.optimizers import OPTIMIZERS, check_finite
+from elmokit.runs.precision import precision_on
 from elmokit.runs.seeds import seeded
 
 DROPOUT = 1  # key of the stream that dropout draws from
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,7 @@ class EncoderState:
     def __init__(self, objective: Objective, settings: EncoderTraining) -> None:
         self.objective, self.settings, self.model = objective, settings, objective.model
         self._optimizers = _make_optimizers(self.model, settings)
+        self._mixed = precision_on(CPU, settings.precision) == "bf16"
         self._names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
         self.step = 0
         self.seconds = 0.0  # over all sessions of the run
@@ -79,7 +82,9 @@ class EncoderState:
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
         with seeded(self.settings.seed, DROPOUT, self.step):
-            loss = self.objective.loss(self.step)
+            # Weights stay in float32, and so do their gradients. Dev losses are computed in float32.
+            with torch.autocast(CPU.type, torch.bfloat16, enabled=self._mixed):
+                loss = self.objective.loss(self.step)
             check_finite(f"the loss of step {self.step + 1}", loss.value.item())
             loss.value.backward()
         norm = self._clip()

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
-from elmokit.config import BiLMConfig, CharEncoderConfig, FrozenConfig, Positive, Share, WordTableConfig
+from elmokit.config import AskedPrecision, BiLMConfig, CharEncoderConfig, FrozenConfig, Positive, Share, WordTableConfig
 from elmokit.text.rules import TextRules
 from elmokit.text.tokens import GENERIC
 
@@ -90,7 +90,7 @@ class PretrainSettings(FrozenConfig):
     """
     warmup_steps: NonNegativeInt = 0
     clip_norm: Positive | None = 10.0
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: AskedPrecision = "auto"
     """Precision of large matrix products. ``auto``: bfloat16 on a GPU or CPU that supports it, else float32."""
     seed: NonNegativeInt = 0
     epochs: Positive | None = None

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from elmokit.config import parse_config
 from elmokit.errors import ConfigError
 from elmokit.kernels.library import load
-from elmokit.kernels.native_bf16 import trains_in_bf16
 from elmokit.pretrain.recipe import PretrainSettings, Recipe
 from elmokit.pretrain.schedule import decay_start, planned_steps
+from elmokit.runs.precision import precision_on
 from elmokit.runs.resume_check import changed_data, changed_settings, check_unchanged
 from elmokit.text.corpus import Corpus
 
@@ -37,7 +37,7 @@ CHOICE = "machine_chooses_precision"
 
 def recipe_key(recipe: Recipe, device: torch.device) -> ResumeKey:
     """Return the part of the key that depends on the recipe, and on the device where the recipe leaves a choice."""
-    key = _recipe_key(recipe, precision_on(device, recipe.training))
+    key = _recipe_key(recipe, precision_on(device, recipe.training.precision))
     return key | {CHOICE: recipe.training.precision == "auto"}
 
 
@@ -74,18 +74,6 @@ def check_length(before: Mapping[str, Any], recipe: Recipe, corpus: Corpus, *, s
         )
 
 
-def precision_on(device: torch.device, settings: PretrainSettings) -> Literal["fp32", "bf16"]:
-    """Return the precision of large matrix products: the recipe's, or what the device is made for."""
-    if settings.precision != "auto":
-        return settings.precision
-    if device.type == "cpu":
-        kernels = load()
-        return "bf16" if kernels is not None and trains_in_bf16(kernels) else "fp32"
-    # Older GPUs emulate bfloat16, which torch counts as supported by default.
-    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return "bf16" if has_bf16 else "fp32"
-
-
 def machine_kind(device: torch.device, settings: PretrainSettings) -> str:
     """Return what the rounding of a step depends on besides the recipe. A run is repeated bit for bit on one kind."""
     kernels = load()
@@ -93,7 +81,7 @@ def machine_kind(device: torch.device, settings: PretrainSettings) -> str:
     kind = f"CPU, torch {torch.backends.cpu.get_cpu_capability()}, {compiled}"
     if device.type != "cpu":
         kind = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    return f"{kind}, {precision_on(device, settings)}"
+    return f"{kind}, {precision_on(device, settings.precision)}"
 
 
 def _without_choice(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[ResumeKey, ResumeKey]:

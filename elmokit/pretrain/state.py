@@ -16,10 +16,11 @@ from elmokit.pretrain.dropout import RowDropout
 from elmokit.pretrain.optimizer import PretrainOptimizer
 from elmokit.pretrain.progress import mean_loss
 from elmokit.pretrain.recipe import Recipe
-from elmokit.pretrain.resume_check import ResumeKey, machine_kind, precision_on, recipe_key
+from elmokit.pretrain.resume_check import ResumeKey, machine_kind, recipe_key
 from elmokit.pretrain.schedule import learning_rate, planned_steps
 from elmokit.pretrain.step import compute_gradients
 from elmokit.runs.checkpoint import Checkpoint
+from elmokit.runs.precision import precision_on
 from elmokit.runs.world import World
 from elmokit.text.corpus import Corpus
 from elmokit.text.streams import Cursor
@@ -67,7 +68,7 @@ class PretrainState:
             model = _untrained(recipe, len(vocab)) if model is None else model
         self.model = model.to(world.device)
         self.model.bilm.pack_weights()  # for reading without gradients: held-out text, or all if frozen
-        self.mixed = precision_on(world.device, settings) == "bf16"
+        self.mixed = precision_on(world.device, settings.precision) == "bf16"
         if self.mixed:
             self.model.bilm.mix_precision()
         self.optimizer = PretrainOptimizer(self.model, settings, sampled=self.num_negatives is not None)

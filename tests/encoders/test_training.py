@@ -3,6 +3,7 @@
 import json
 import math
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,31 @@ def test_an_interrupted_run_ends_with_the_same_bits(recipe, tmp_path: Path) -> N
     expected, found = (load_file(folder / "model.safetensors") for folder in (whole, resumed))
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def with_precision(recipe: CoVeRecipe | Context2VecRecipe, precision: str) -> CoVeRecipe | Context2VecRecipe:
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": precision})})
+
+
+def test_in_bfloat16_the_losses_are_nearly_those_of_float32(recipe, tmp_path: Path) -> None:
+    losses: dict[str, list[float]] = {"fp32": [], "bf16": []}
+
+    def note(entry: Entry, precision: str) -> None:
+        if isinstance(entry, EncoderEvaluation):
+            losses[precision].append(entry.dev_loss)
+
+    folders = [
+        train(with_precision(recipe, name), tmp_path / name, report=partial(note, precision=name)) for name in losses
+    ]
+    assert losses["fp32"][-1] < losses["fp32"][0] - 0.02, "nothing was learned, so it proves nothing"
+    assert losses["bf16"] != losses["fp32"]
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.01)
+    for tensor in load_file(folders[1] / "model.safetensors").values():
+        assert tensor.dtype == torch.float32
+
+
+def test_an_interrupted_run_in_bfloat16_ends_with_the_same_bits(recipe, tmp_path: Path) -> None:
+    test_an_interrupted_run_ends_with_the_same_bits(with_precision(recipe, "bf16"), tmp_path)
 
 
 def test_a_run_that_dies_between_checkpoints_ends_with_the_same_bits(recipe, tmp_path: Path) -> None:

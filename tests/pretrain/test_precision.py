@@ -8,17 +8,13 @@ import torch
 from toy import toy_model, toy_recipe, toy_state
 
 from elmokit.errors import ConfigError
-from elmokit.kernels import native_bf16
-from elmokit.kernels.library import Kernels, load
 from elmokit.pretrain.loop import train
 from elmokit.pretrain.progress import Entry, MachineChanged
 from elmokit.pretrain.recipe import Recipe
-from elmokit.pretrain.resume_check import check_resume, precision_on
+from elmokit.pretrain.resume_check import check_resume
 from elmokit.pretrain.state import PretrainState
 
-CPU = torch.device("cpu")
 MODEL = toy_model(cell_dim=37, proj_dim=15)  # odd: pairs do not come out even
-needs_kernels = pytest.mark.skipif(load() is None, reason="built without kernels")
 
 
 def take_steps(state: PretrainState, count: int) -> list[float]:
@@ -58,27 +54,6 @@ def test_a_run_in_bfloat16_is_resumed_bit_for_bit(tmp_path: Path) -> None:
     expected = dict(whole.model.state_dict()) | whole.optimizer.tensors()
     found = dict(second.model.state_dict()) | second.optimizer.tensors()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in found.items())
-
-
-@needs_kernels
-def test_auto_takes_bfloat16_where_the_cpu_has_it_and_it_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels, settings = load(), toy_recipe().training
-    assert kernels is not None
-    assert precision_on(CPU, settings) == ("bf16" if kernels.has_bf16 else "fp32")
-    monkeypatch.setattr(Kernels, "has_bf16", property(lambda _: True))
-    native_bf16.trains_in_bf16.cache_clear()
-    assert precision_on(CPU, settings) == "bf16"
-    monkeypatch.setattr(native_bf16, "bf16_error", lambda _: 0.1)
-    native_bf16.trains_in_bf16.cache_clear()
-    assert precision_on(CPU, settings) == "fp32"
-    native_bf16.trains_in_bf16.cache_clear()
-
-
-@needs_kernels
-def test_a_small_layer_in_bfloat16_is_within_its_rounding() -> None:
-    kernels = load()
-    assert kernels is not None
-    assert 1e-4 < native_bf16.bf16_error(kernels) < native_bf16.LARGEST_ERROR / 2
 
 
 def test_a_run_that_moves_to_another_machine_goes_on_and_is_logged(tmp_path: Path) -> None:
