@@ -61,5 +61,5 @@ class Context2Vec(nn.Module):
         """
         contexts_BTC = self(words_BT)
         right_BT = (contexts_BTC * self.targets(words_BT)).sum(dim=2)
-        wrong_BTK = torch.einsum("btc,btkc->btk", contexts_BTC, self.targets(negatives_BTK)).float()
+        wrong_BTK = torch.einsum("btc,btkc->btk", contexts_BTC, self.targets(negatives_BTK)).to(right_BT.dtype)
         return -(functional.logsigmoid(right_BT) + functional.logsigmoid(-wrong_BTK).sum(dim=2)).mean()

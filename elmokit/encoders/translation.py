@@ -78,5 +78,5 @@ class TranslationModel(nn.Module):
         hidden_BSD = self.decoder(words_BS[:, :-1], self.encoder(inputs_BTE, mask_BT), mask_BT)
         steps = torch.arange(words_BS.shape[1] - 1, device=words_BS.device)
         is_target_BS = steps < torch.tensor(lengths, device=words_BS.device)[:, None] - 1
-        logits_NV = self.decoder.output(hidden_BSD[is_target_BS]).float()
+        logits_NV = self.decoder.output(hidden_BSD[is_target_BS])
         return functional.cross_entropy(logits_NV, words_BS[:, 1:][is_target_BS], reduction="none")

@@ -69,7 +69,7 @@ def test_a_run_that_moves_to_another_machine_goes_on_and_is_logged(tmp_path: Pat
 
 
 def test_only_a_precision_that_the_machine_chooses_may_change(tmp_path: Path) -> None:
-    chosen, named = (toy_state(tmp_path, toy_recipe(**kind)) for kind in ({}, {"precision": "fp32"}))
+    chosen, named = (toy_state(tmp_path, toy_recipe(precision=one)) for one in ("auto", "fp32"))
     before = chosen.resume_key()
     before["training"]["precision"] = "bf16"
     check_resume(before, chosen.resume_key(), folder=tmp_path)

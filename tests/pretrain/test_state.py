@@ -22,6 +22,7 @@ from elmokit.pretrain.state import PretrainState
 from elmokit.runs.checkpoint import checkpoints, load_newest
 from elmokit.runs.layout import CHECKPOINTS, LOG
 from elmokit.runs.log import RunLog
+from elmokit.runs.precision import precision_on
 from elmokit.score.perplexity import measure
 
 pytestmark = pytest.mark.long
@@ -294,11 +295,13 @@ def test_a_run_older_than_a_setting_is_resumed_with_its_default(tmp_path: Path) 
 
 
 def test_the_precision_that_a_device_chose_is_part_of_the_run(tmp_path: Path) -> None:
-    run(tmp_path, toy_recipe(steps=3))  # auto, on a CPU
-    assert load_newest(tmp_path / CHECKPOINTS).facts["follows"]["training"]["precision"] == "fp32"
-    run(tmp_path, toy_recipe(steps=4, precision="fp32"))
-    with pytest.raises(ConfigError, match=r"training\.precision was fp32, now bf16"):
-        run(tmp_path, toy_recipe(steps=5, precision="bf16"))
+    run(tmp_path, toy_recipe(steps=3, precision="auto"))
+    chosen = precision_on(torch.device("cpu"), "auto")
+    other = {"fp32": "bf16", "bf16": "fp32"}[chosen]
+    assert load_newest(tmp_path / CHECKPOINTS).facts["follows"]["training"]["precision"] == chosen
+    run(tmp_path, toy_recipe(steps=4, precision=chosen))
+    with pytest.raises(ConfigError, match=rf"training\.precision was {chosen}, now {other}"):
+        run(tmp_path, toy_recipe(steps=5, precision=other))
 
 
 def test_the_global_random_state_is_left_alone(tmp_path: Path) -> None:

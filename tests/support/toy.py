@@ -41,7 +41,8 @@ def toy_model(**lstm: Any) -> BiLMConfig:
 
 
 def toy_recipe(*, negatives: int | None = None, model: BiLMConfig | None = None, **training: Any) -> Recipe:
-    settings = {"num_rows": 4, "unroll_steps": 5, "steps": 30, "checkpoint_every": 7, "evaluate_every": 10} | training
+    settings: dict[str, Any] = {"num_rows": 4, "unroll_steps": 5, "steps": 30, "checkpoint_every": 7}
+    settings |= {"evaluate_every": 10, "precision": "fp32", **training}  # the same steps on any CPU
     kind = "full" if negatives is None else "sampled"
     return Recipe(
         model=model or toy_model(),
