@@ -36,6 +36,16 @@ def _one_torch_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _own_products() -> Iterator[None]:
+    """Undo `elmokit.runs.onednn.use_onednn_products`, which the verbs call for their process."""
+    switch = getattr(torch.backends.mkldnn, "matmul", None)
+    before = None if switch is None else switch.fp32_precision
+    yield
+    if switch is not None and switch.fp32_precision != before:
+        switch.fp32_precision = before
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Return the folder of published datasets and fixtures; skip the test if it is absent."""

@@ -63,7 +63,9 @@ def train(
     resolved = read_encoder_recipe(kind, path, settings or [])
     from elmokit.encoders.training import train_encoder
     from elmokit.runs.layout import MODEL
+    from elmokit.runs.onednn import use_onednn_products
 
+    use_onednn_products()
     run_dir = run_dir or Path("runs") / path.stem
     stop = threading.Event()
     with _display() as shown, stop_by_signal(stop) as begin_to_listen:

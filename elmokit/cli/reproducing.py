@@ -168,7 +168,9 @@ def _make(
     from elmokit.cli.paper_display import show_runs
     from elmokit.paper.engine import make_runs
     from elmokit.paper.estimates import estimate_runs
+    from elmokit.runs.onednn import use_onednn_products
 
+    use_onednn_products()  # each worker does so, too
     stop = threading.Event()
     distinct = shop.inputs.recipes.distinct(runs)
     seconds = estimate_runs(distinct, file.read(), shop.inputs.recipes)

@@ -95,11 +95,13 @@ def train(
     path = find_task_recipe(name, recipe)
     resolved = resolve_recipe(name, path, settings=settings or [], elmo=elmo, vectors=vectors, untrained=untrained)
     from elmokit.runs.layout import MODEL
+    from elmokit.runs.onednn import use_onednn_products
     from elmokit.tasks.loop import run_task
     from elmokit.tasks.materials import read_data
     from elmokit.tasks.names import get_task
     from elmokit.tasks.training import default_run_dir
 
+    use_onednn_products()
     run_dir = run_dir or default_run_dir(path)
     task = get_task(name)
     data = read_data(task, train=train, dev=dev, test=test)

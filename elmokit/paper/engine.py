@@ -26,6 +26,7 @@ from elmokit.paper.plan import BUDGETED, ENSEMBLE, ENSEMBLES, TASK, PaperRun, me
 from elmokit.paper.run_file import RunFile, RunRecord
 from elmokit.paper.workshop import Result, Workshop
 from elmokit.runs.claim import claimed
+from elmokit.runs.onednn import use_onednn_products
 from elmokit.runs.provenance import gather_facts
 from elmokit.runs.world import ALONE
 from elmokit.tasks.progress import Entry
@@ -316,6 +317,7 @@ def _serve(connection: Connection, shop: Workshop) -> None:
     """Make the runs that the parent sends, until it sends None or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     torch.set_num_threads(1)
+    use_onednn_products()
     facts, stop = _facts(), threading.Event()
     jobs: queue.SimpleQueue[PaperRun | None] = queue.SimpleQueue()
 
