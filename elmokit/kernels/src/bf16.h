@@ -7,59 +7,83 @@
 #define ELMOKIT_BF16_H
 
 #include "int8.h"
+#include "panels.h"
 #include "pairs.h"
 
-enum { PAIR_VECTORS = TILE / LANES }; /* registers of a tile's sums */
+enum {
+    PAIR_VECTORS = TILE / LANES,             /* registers of a tile's sums */
+    BF16_ROWS = PAIR_VECTORS == 1 ? 8 : 4,   /* most rows at once */
+    BF16_TILES = PAIR_VECTORS == 1 ? 2 : 1,  /* tiles beside so many rows: 16 sums hide the latency of the products */
+    FEW_TILES = PAIR_VECTORS == 1 ? 8 : 4    /* tiles beside a single row */
+};
 
-/* As multiply_int8_tile, for one tile. */
+/* As multiply_int8_tile: `rows` and `tiles` are constants. */
 INLINE void multiply_bf16_tile(const uint16_t *weight, const int16_t *inputs, long num_pairs, const float *from,
-                               long from_stride, float *out, long stride, long columns, const int rows) {
-    vec totals[4][PAIR_VECTORS];
-    UNROLL for (int row = 0; row < rows; row++)
-        UNROLL for (int v = 0; v < PAIR_VECTORS; v++) totals[row][v] = (vec){0};
+                               long from_stride, float *out, long stride, const int rows, const int tiles) {
+    const long tile_size = num_pairs * 2 * TILE;
+    vec totals[16][PAIR_VECTORS];
+    UNROLL for (int sum = 0; sum < rows * tiles; sum++)
+        UNROLL for (int v = 0; v < PAIR_VECTORS; v++) totals[sum][v] = (vec){0};
     for (long pair = 0; pair < num_pairs; pair++) {
-        ivec pairs[PAIR_VECTORS];
-        memcpy(pairs, weight + pair * 2 * TILE, sizeof pairs);
-        UNROLL for (int row = 0; row < rows; row++) {
-            const int32_t input = load_input_pair(inputs + 2 * (row * num_pairs + pair));
-            UNROLL for (int v = 0; v < PAIR_VECTORS; v++) totals[row][v] = add_bf16_pair(totals[row][v], pairs[v], input);
+        UNROLL for (int tile = 0; tile < tiles; tile++) {
+            ivec pairs[PAIR_VECTORS];
+            memcpy(pairs, weight + tile * tile_size + pair * 2 * TILE, sizeof pairs);
+            UNROLL for (int row = 0; row < rows; row++) {
+                const int32_t input = load_input_pair(inputs + 2 * (row * num_pairs + pair));
+                vec *total = totals[row * tiles + tile];
+                UNROLL for (int v = 0; v < PAIR_VECTORS; v++) total[v] = add_bf16_pair(total[v], pairs[v], input);
+            }
         }
     }
-    UNROLL for (int row = 0; row < rows; row++) {
-        UNROLL for (int v = 0; v < PAIR_VECTORS; v++) {
-            const long left = columns - v * LANES, count = left < LANES ? left : LANES;
-            if (count > 0)
-                store_part(out + row * stride + v * LANES,
-                           from ? load_part(from + row * from_stride + v * LANES, count) + totals[row][v]
-                                : totals[row][v],
-                           count);
-        }
-    }
+    UNROLL for (int row = 0; row < rows; row++)
+        UNROLL for (int tile = 0; tile < tiles; tile++)
+            UNROLL for (int v = 0; v < PAIR_VECTORS; v++) {
+                const long at = tile * TILE + v * LANES;
+                const vec total = totals[row * tiles + tile][v];
+                store(out + row * stride + at, from ? load(from + row * from_stride + at) + total : total);
+            }
 }
 
-/* All rows times `num_columns` outputs of one slice, whose tiles lie one after the other. */
+/* All rows times `num_columns` outputs of one slice, whole tiles, which lie one after the other. */
 static inline void multiply_bf16(const uint16_t *weight, const int16_t *inputs, long num_rows, long num_pairs,
                                  const float *from, long from_stride, float *out, long stride, long num_columns) {
-    for (long first = 0; first < num_columns; first += TILE, weight += num_pairs * 2 * TILE) {
-        const long columns = num_columns - first < TILE ? num_columns - first : TILE;
+    for (long first = 0; first < num_columns;) {
+        const long left = (num_columns - first) / TILE;
+        const int tiles = num_rows == 1 && left >= FEW_TILES ? FEW_TILES : left >= BF16_TILES ? BF16_TILES : 1;
         for (long row = 0; row < num_rows;) {
             const int16_t *here = inputs + row * 2 * num_pairs;
             const float *base = from ? from + row * from_stride + first : NULL;
             float *to = out + row * stride + first;
-            if (num_rows - row >= 4) {
-                multiply_bf16_tile(weight, here, num_pairs, base, from_stride, to, stride, columns, 4);
-                row += 4;
-            } else {
-                multiply_bf16_tile(weight, here, num_pairs, base, from_stride, to, stride, columns, 1);
-                row += 1;
-            }
+#define PART(rows, tiles) multiply_bf16_tile(weight, here, num_pairs, base, from_stride, to, stride, rows, tiles)
+            const int rows = num_rows - row >= BF16_ROWS ? BF16_ROWS : num_rows - row >= 2 ? 2 : 1;
+            if (tiles == FEW_TILES)
+                PART(1, FEW_TILES);
+            else if (tiles == BF16_TILES && rows == BF16_ROWS)
+                PART(BF16_ROWS, BF16_TILES);
+            else if (tiles == BF16_TILES && rows == 2)
+                PART(2, BF16_TILES);
+            else if (tiles == BF16_TILES)
+                PART(1, BF16_TILES);
+            else if (rows == BF16_ROWS)
+                PART(BF16_ROWS, 1);
+            else if (rows == 2)
+                PART(2, 1);
+            else
+                PART(1, 1);
+#undef PART
+            row += rows;
         }
+        first += tiles * TILE;
+        weight += tiles * num_pairs * 2 * TILE;
     }
 }
 
 /* One row of one slice; an odd last column is followed by zero. */
 static void round_row(const float *inputs, long num_columns, int16_t *rounded) {
-    for (long k = 0; k < num_columns; k++) rounded[k] = (int16_t)to_bf16(inputs[k]);
+    for (long k = 0; k < num_columns; k += LANES) {
+        const halves found = round_lanes(load_part(inputs + k, smaller_of(num_columns - k, LANES)));
+        memcpy(rounded + k, &found, (size_t)smaller_of(num_columns - k, LANES) * sizeof *rounded);
+    }
     if (num_columns % 2) rounded[num_columns] = 0;
 }
 
