@@ -30,7 +30,7 @@ from elmokit.pretrain.heldout import heldout_evaluation
 from elmokit.pretrain.loop import Evaluate, train
 from elmokit.pretrain.progress import BuildStarted, EvaluationStarted, HeldOut, Report
 from elmokit.pretrain.recipe import DataSettings, PretrainSettings, Recipe, SoftmaxSettings, VocabSettings
-from elmokit.pretrain.resume_check import check_resume
+from elmokit.pretrain.resume_check import ResumeKey, check_resume
 from elmokit.pretrain.state import PretrainState
 from elmokit.pretrain.texts import PrepareProgress, describe_exclusion, find_texts, find_vocab
 from elmokit.runs.checkpoint import facts_explained, load_newest, newest_facts
@@ -50,6 +50,7 @@ ONE_EPOCH = PretrainSettings(epochs=1.0)
 BEGUN, CORPUS, HELDOUT = "begun.json", "corpus", "heldout"
 SOFTMAX_RUN, MODEL_RUN = "softmax", "model"
 OPTIMIZER = "optimizer/"  # prefix of the optimizer's tensors in a checkpoint
+ADVICE = "delete it to start anew, name another output, or give the settings and the text that it was started with"
 
 
 class FinetuneSettings(FrozenConfig):
@@ -193,7 +194,16 @@ def _run(
     state: PretrainState, run_dir: Path, *, evaluate: Evaluate | None, report: Report, stop: threading.Event
 ) -> HeldOut | None:
     run_dir.mkdir(exist_ok=True)
+    _check_unfinished(run_dir, state.resume_key())
     return train(state, run_dir, evaluate=evaluate, save_best=None, report=report, stop=stop)
+
+
+def _check_unfinished(run_dir: Path, now: ResumeKey) -> None:
+    """Raise ConfigError if unfinished work in this folder was started with other settings or another text."""
+    facts = newest_facts(run_dir / CHECKPOINTS)
+    if facts is not None:
+        with facts_explained(run_dir):
+            check_resume(facts["follows"], now, folder=run_dir.parent, advice=ADVICE)
 
 
 # Before the first step
@@ -259,12 +269,10 @@ def _prepare(
     data: DataSettings, work: Path, max_chars: int, num_workers: int, progress: PrepareProgress | None
 ) -> None:
     """Prepare the texts; raise ConfigError if the work was started with another training text."""
-    facts = newest_facts(work / MODEL_RUN / CHECKPOINTS) or newest_facts(work / SOFTMAX_RUN / CHECKPOINTS)
+    run = MODEL_RUN if newest_facts(work / MODEL_RUN / CHECKPOINTS) is not None else SOFTMAX_RUN
 
     def check(fingerprint: str) -> None:  # before anything is replaced
-        if facts is not None:
-            with facts_explained(work):
-                check_resume(facts["follows"], {"text": fingerprint}, folder=work)
+        _check_unfinished(work / run, {"text": fingerprint})
 
     texts = find_texts(data, max_chars=max_chars, num_workers=num_workers, progress=progress)
     texts.prepare_train(work / CORPUS, accept=check)

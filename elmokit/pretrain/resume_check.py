@@ -12,7 +12,7 @@ from elmokit.kernels.library import load
 from elmokit.pretrain.recipe import PretrainSettings, Recipe
 from elmokit.pretrain.schedule import decay_start, planned_steps
 from elmokit.runs.precision import precision_on
-from elmokit.runs.resume_check import changed_data, changed_settings, check_unchanged
+from elmokit.runs.resume_check import ADVICE, changed_data, changed_settings, check_unchanged
 from elmokit.text.corpus import Corpus
 
 ResumeKey = dict[str, Any]
@@ -41,7 +41,7 @@ def recipe_key(recipe: Recipe, device: torch.device) -> ResumeKey:
     return key | {CHOICE: recipe.training.precision == "auto"}
 
 
-def check_resume(before: Mapping[str, Any], now: Mapping[str, Any], *, folder: Path) -> None:
+def check_resume(before: Mapping[str, Any], now: Mapping[str, Any], *, folder: Path, advice: str = ADVICE) -> None:
     """Raise ConfigError if any value of ``now`` differs from the run's key; ``now`` may be a part of a key.
 
     A precision that the recipe leaves to the machine may differ: the run has moved.
@@ -53,7 +53,8 @@ def check_resume(before: Mapping[str, Any], now: Mapping[str, Any], *, folder: P
     settings = {name: value for name, value in now.items() if name not in FINGERPRINTS}
     data = {name: value for name, value in now.items() if name in FINGERPRINTS}
     old_settings = {name: value for name, value in before.items() if name not in FINGERPRINTS}
-    check_unchanged([*changed_settings(old_settings, settings), *changed_data(before, data)], folder=folder)
+    differences = [*changed_settings(old_settings, settings), *changed_data(before, data)]
+    check_unchanged(differences, folder=folder, advice=advice)
 
 
 def check_length(before: Mapping[str, Any], recipe: Recipe, corpus: Corpus, *, step: int, folder: Path) -> None:

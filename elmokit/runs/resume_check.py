@@ -10,19 +10,19 @@ from typing import Any
 from elmokit.errors import ConfigError
 
 MAX_DIFFERENCES, MAX_VALUE_CHARS = 3, 60  # in a message
+ADVICE = "name another run folder, or give the recipe and the data that it was started with"
 UNSET = object()
 
 
-def check_unchanged(differences: Sequence[str], *, folder: Path) -> None:
-    """Raise ConfigError if there are any differences."""
+def check_unchanged(differences: Sequence[str], *, folder: Path, advice: str = ADVICE) -> None:
+    """Raise ConfigError if there are any differences; ``advice`` says what to do."""
     if not differences:
         return
     shown = list(differences[:MAX_DIFFERENCES])
     if len(differences) > MAX_DIFFERENCES:
         shown.append(f"and {len(differences) - MAX_DIFFERENCES} more")
     raise ConfigError(
-        f"{folder}: the run in this folder was started with different settings ({'; '.join(shown)}); "
-        "name another run folder, or give the recipe and the data that it was started with"
+        f"{folder}: the run in this folder was started with different settings ({'; '.join(shown)}); {advice}"
     )
 
 

@@ -252,6 +252,16 @@ def test_another_text_is_rejected_and_the_work_can_be_resumed(folder: Path, data
     assert finetune(folder, data, tmp_path / "out", settings=settings).is_finished
 
 
+def test_another_rate_is_rejected_with_the_folder_to_delete(folder: Path, data: DataSettings, tmp_path: Path) -> None:
+    stop = threading.Event()
+    settings = FinetuneSettings(training=LEARN)
+    finetune(folder, data, tmp_path / "out", settings=settings, report=stop_after(0, stop), stop=stop)
+    faster = FinetuneSettings(training=LEARN.model_copy(update={"learning_rate": 9.0}))
+    with pytest.raises(ConfigError, match=r"out\.work: .* now 9\.0\); delete it to start anew"):
+        finetune(folder, data, tmp_path / "out", settings=faster)
+    assert finetune(folder, data, tmp_path / "out", settings=settings).is_finished
+
+
 def test_two_tunings_into_one_folder_are_rejected(folder: Path, data: DataSettings, tmp_path: Path) -> None:
     def second(_entry: object) -> None:
         with pytest.raises(OutputError, match="another process is training in it"):
