@@ -112,14 +112,13 @@ static long group_steps(const struct layer *layer, long step, long *size) {
 static void open_gates(const struct forward *job, long block, long position, long size, long first, long last) {
     const long depth = 2 * job->layer.width;
     const struct rows joined = {job->joined + position * depth, depth, PANEL};
-    for (long gate = 0; gate < GATES; gate++) {
-        const item *panel = job->gate_panels + (block * GATES + gate) * depth * PANEL;
-        const float *bias = job->bias + (block * GATES + gate) * PANEL;
-        float *to = job->gates + gate_at(&job->layer, block, gate, position);
-        for (long k = first; k < last; k += DEPTH)
-            multiply_part(panel + k * PANEL, skip_depth(joined, k), size, smaller_of(last - k, DEPTH), k ? to : bias,
-                          k ? PANEL : 0, to, PANEL, PANEL);
-    }
+    const item *panels = job->gate_panels + block * GATES * depth * PANEL;
+    const float *bias = job->bias + block * GATES * PANEL;
+    float *to = job->gates + gate_at(&job->layer, block, 0, position);
+    const long apart = job->layer.num_positions * PANEL;
+    for (long k = first; k < last; k += DEPTH)
+        multiply_parts(panels + k * PANEL, (struct gaps){depth * PANEL, k ? apart : PANEL, apart}, skip_depth(joined, k),
+                       size, smaller_of(last - k, DEPTH), k ? to : bias, k ? PANEL : 0, to, PANEL, GATES * PANEL);
 }
 
 /* One block's cells of all rows of a step. */
@@ -234,9 +233,10 @@ static void join_part(const struct backward *job, struct window window, long k, 
     const long columns = 2 * job->layer.width, all_gates = num_blocks(&job->layer) * GATES * PANEL;
     const struct rows grads = {job->gates_grad + window.position * PANEL, PANEL, job->layer.num_positions * PANEL};
     float *out = job->joined_grad + window.position * columns;
-    for (long at = window.first; at < window.last; at += PANEL)
-        multiply_part(job->gate_panels + at * all_gates + k * PANEL, skip_depth(grads, k), window.size, depth,
-                      k ? out + at : NULL, columns, out + at, columns, smaller_of(window.last - at, PANEL));
+    out += window.first;
+    multiply_parts(job->gate_panels + window.first * all_gates + k * PANEL, (struct gaps){all_gates * PANEL, PANEL, PANEL},
+                   skip_depth(grads, k), window.size, depth, k ? out : NULL, columns, out, columns,
+                   window.last - window.first);
 }
 
 /* x_ and h'_: whole blocks together, then the cells of a last block that is not whole, gate by gate. */

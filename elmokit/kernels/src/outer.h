@@ -50,19 +50,48 @@ static void multiply_tiles(const item *panel, const item *tiles, long depth, lon
 #undef TILE
 }
 
+/* The same for BESIDE panels, `gap` apart; their results lie `out_gap` apart. */
+static void multiply_tiles_beside(const item *panel, long gap, const item *tiles, long depth, long num_columns, float *out,
+                                  long out_gap, int add) {
+    depth = whole_pairs(depth);
+#define TILE(count)                                                                                                  \
+    do {                                                                                                             \
+        vec sums[BESIDE][MOST_ROWS][VECTORS];                                                                        \
+        UNROLL for (int p = 0; p < BESIDE; p++)                                                                      \
+            UNROLL for (int r = 0; r < count; r++)                                                                   \
+                UNROLL for (int v = 0; v < VECTORS; v++) sums[p][r][v] = (vec){0};                                   \
+        add_products_beside(sums, panel, gap, tiles + at * depth, PAIR, count, depth, count);                        \
+        UNROLL for (int p = 0; p < BESIDE; p++) {                                                                    \
+            float *to = out + p * out_gap + at * PANEL;                                                              \
+            store_sums(sums[p], add ? to : NULL, PANEL, to, PANEL, PANEL, count);                                    \
+        }                                                                                                            \
+    } while (0)
+    FOR_TILES(num_columns, at, TILE)
+#undef TILE
+}
+
 /* rows (num_rows, num_columns), panels (num_panels, num_rows of panel_rows, PANEL), out (num_panels, num_columns, PANEL);
  * tiles is room for COLUMNS_AT_ONCE * DEPTH numbers. */
 static void multiply_outer(const item *rows, long stride, const item *panels, long panel_rows, long num_rows,
                            long num_columns, long num_panels, item *tiles, float *out, int accumulate) {
-    item paired[PAIR == 1 ? 1 : DEPTH * PANEL];
+    item paired[BESIDE][PAIR == 1 ? 1 : DEPTH * PANEL];
     for (long first = 0; first < num_columns; first += COLUMNS_AT_ONCE) {
         const long columns = smaller_of(num_columns - first, COLUMNS_AT_ONCE);
         for (long k = 0; k < num_rows; k += DEPTH) {
             const long depth = smaller_of(num_rows - k, DEPTH);
             pack_tiles(rows + k * stride + first, stride, depth, columns, tiles);
-            for (long q = 0; q < num_panels; q++)
-                multiply_tiles(pair_rows(panels + (q * panel_rows + k) * PANEL, depth, paired), tiles, depth, columns,
-                               out + (q * num_columns + first) * PANEL, accumulate || k > 0);
+            const int add = accumulate || k > 0;
+            long q = 0;
+            for (; BESIDE > 1 && q + BESIDE <= num_panels; q += BESIDE) {
+                const item *beside[BESIDE];
+                for (long p = 0; p < BESIDE; p++)
+                    beside[p] = pair_rows(panels + ((q + p) * panel_rows + k) * PANEL, depth, paired[p]);
+                multiply_tiles_beside(beside[0], PAIR == 1 ? panel_rows * PANEL : DEPTH * PANEL, tiles, depth, columns,
+                                      out + (q * num_columns + first) * PANEL, num_columns * PANEL, add);
+            }
+            for (; q < num_panels; q++)
+                multiply_tiles(pair_rows(panels + (q * panel_rows + k) * PANEL, depth, paired[0]), tiles, depth, columns,
+                               out + (q * num_columns + first) * PANEL, add);
         }
     }
 }

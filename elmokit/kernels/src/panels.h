@@ -16,7 +16,8 @@
 enum {
     PANEL = 16,
     VECTORS = PANEL / LANES,
-    MOST_ROWS = 12 / VECTORS, /* 12 sums, the panel's values and one broadcast fill the registers */
+    MOST_ROWS = 12 / VECTORS, /* 12 sums, the panel's values and one broadcast fill the registers of AVX2 */
+    BESIDE = LANES == 16 ? 2 : 1, /* panels at once: AVX-512 has twice as many registers, and each broadcast serves both */
     AHEAD = 32,               /* cache lines between what is read and what is prefetched */
     DEPTH = 256               /* k summed in one go: a panel's part, 16 kB, stays in the first-level cache for all
                                  rows, and long sums made of such parts round less */
@@ -56,6 +57,25 @@ INLINE void add_products(vec sums[][VECTORS], const item *panel, const item *row
     }
 }
 
+/* The same for BESIDE panels, `gap` apart. */
+INLINE void add_products_beside(vec sums[][MOST_ROWS][VECTORS], const item *panel, long gap, const item *row, long stride,
+                                long step, long depth, const int count) {
+    for (long k = 0; k < depth; k += PAIR) {
+        item_vec weights[BESIDE][VECTORS];
+        UNROLL for (int p = 0; p < BESIDE; p++) {
+            __builtin_prefetch(panel + p * gap + (k + AHEAD * PAIR) * PANEL);
+            UNROLL for (int v = 0; v < VECTORS; v++)
+                weights[p][v] = load_panel(panel + p * gap + k * PANEL + v * LANES * PAIR);
+        }
+        UNROLL for (int r = 0; r < count; r++) {
+            const item_pair value = load_pair(row + r * stride + k * step);
+            UNROLL for (int p = 0; p < BESIDE; p++)
+                UNROLL for (int v = 0; v < VECTORS; v++)
+                    sums[p][r][v] = add_product(sums[p][r][v], weights[p][v], value);
+        }
+    }
+}
+
 INLINE void store_sums(vec sums[][VECTORS], const float *from, long from_stride, float *out, long out_stride,
                        long columns, const int count) {
     UNROLL for (int r = 0; r < count; r++) {
@@ -88,6 +108,28 @@ INLINE void multiply_tile(const item *panel, struct rows rows, long depth, const
         store_sums(sums, from, from_stride, out, out_stride, columns, count);
 }
 
+/* Whole panels that lie `panel` apart; their columns begin `from` apart and `out` apart. */
+struct gaps {
+    long panel, from, out;
+};
+
+/* The same times one part of BESIDE panels. */
+INLINE void multiply_tile_beside(const item *panel, struct gaps gaps, struct rows rows, long depth, const float *from,
+                                 long from_stride, float *out, long out_stride, const int count) {
+    vec sums[BESIDE][MOST_ROWS][VECTORS];
+    UNROLL for (int p = 0; p < BESIDE; p++)
+        UNROLL for (int r = 0; r < count; r++)
+            UNROLL for (int v = 0; v < VECTORS; v++) sums[p][r][v] = (vec){0};
+    if (rows.panel == PANEL)
+        add_products_beside(sums, panel, gaps.panel, rows.first, rows.row, 1, depth, count);
+    else
+        for (long k = 0; k < depth; k += PANEL, rows.first += rows.panel)
+            add_products_beside(sums, panel + k * PANEL, gaps.panel, rows.first, PANEL, 1, smaller_of(depth - k, PANEL),
+                                count);
+    UNROLL for (int p = 0; p < BESIDE; p++)
+        store_sums(sums[p], from ? from + p * gaps.from : NULL, from_stride, out + p * gaps.out, out_stride, PANEL, count);
+}
+
 /* Calls TILE(count) for tiles of nearly one size: one small last tile would leave the multipliers waiting. */
 #define FOR_TILES(num_rows, at, TILE)                                                                                  \
     for (long at = 0, left_ = ((num_rows) + MOST_ROWS - 1) / MOST_ROWS, size_; at < (num_rows); at += size_, left_--) {\
@@ -116,6 +158,27 @@ static inline void multiply_part(const item *panel, struct rows rows, long num_r
                   out + at * out_stride, out_stride, columns, count)
     FOR_TILES(num_rows, at, TILE)
 #undef TILE
+}
+
+/* All rows times one part of several panels; `num_columns` of them, which may end inside the last. */
+static inline void multiply_parts(const item *panel, struct gaps gaps, struct rows rows, long num_rows, long depth,
+                                  const float *from, long from_stride, float *out, long out_stride, long num_columns) {
+    long first = 0;
+#define TILE(count)                                                                                                  \
+    multiply_tile_beside(panel, gaps, skip_rows(rows, at), depth, from ? from + at * from_stride : NULL, from_stride,  \
+                         out + at * out_stride, out_stride, count)
+    for (; BESIDE > 1 && first + BESIDE * PANEL <= num_columns; first += BESIDE * PANEL) {
+        FOR_TILES(num_rows, at, TILE)
+        panel += BESIDE * gaps.panel, out += BESIDE * gaps.out;
+        if (from) from += BESIDE * gaps.from;
+    }
+#undef TILE
+    for (; first < num_columns; first += PANEL) {
+        multiply_part(panel, rows, num_rows, depth, from, from_stride, out, out_stride,
+                      smaller_of(num_columns - first, PANEL));
+        panel += gaps.panel, out += gaps.out;
+        if (from) from += gaps.from;
+    }
 }
 
 #if !defined(ITEMS_BF16)
@@ -152,6 +215,12 @@ static inline void multiply_few(const float *panels, struct rows rows, long num_
     for (long k = 0; k < depth; k += DEPTH) {
         const long part = smaller_of(depth - k, DEPTH), base_stride = k ? out_stride : from_stride;
         const float *base = k ? out : from;
+        if (streams == 1) {
+            const struct gaps gaps = {depth * PANEL, PANEL, PANEL};
+            multiply_parts(panels + k * PANEL, gaps, skip_depth(rows, k), num_rows, part, base, base_stride, out,
+                           out_stride, num_panels * PANEL);
+            continue;
+        }
         for (long q = 0; q < num_panels; q += streams) {
             const float *panel = panels + (q * depth + k) * PANEL, *start = base ? base + q * PANEL : NULL;
             const struct rows here = skip_depth(rows, k);
@@ -164,10 +233,8 @@ static inline void multiply_few(const float *panels, struct rows rows, long num_
                 STREAMS(1, 2);
             else if (streams == 2 && num_rows == 2)
                 STREAMS(2, 2);
-            else if (streams == 2)
-                STREAMS(3, 2);
             else
-                multiply_part(panel, here, num_rows, part, start, base_stride, to, out_stride, PANEL);
+                STREAMS(3, 2);
 #undef STREAMS
         }
     }
@@ -180,11 +247,9 @@ static inline void multiply_panels(const item *panels, struct rows rows, long nu
                                    long out_stride, long num_columns, int accumulate) {
     for (long k = 0; k < depth; k += DEPTH) {
         const long part = smaller_of(depth - k, DEPTH);
-        const int add = accumulate || k > 0;
-        for (long first = 0; first < num_columns; first += PANEL)
-            multiply_part(panels + first * whole_pairs(depth) + k * PANEL, skip_depth(rows, k), num_rows, part,
-                          add ? out + first : NULL, out_stride, out + first, out_stride,
-                          smaller_of(num_columns - first, PANEL));
+        const struct gaps gaps = {whole_pairs(depth) * PANEL, PANEL, PANEL};
+        multiply_parts(panels + k * PANEL, gaps, skip_depth(rows, k), num_rows, part, accumulate || k ? out : NULL,
+                       out_stride, out, out_stride, num_columns);
     }
 }
 
