@@ -85,7 +85,8 @@ def take_turns(
             )
     for precision in PRECISIONS:
         norms = took["before", precision][0]["norm"], took["now", precision][0]["norm"]
-        assert abs(norms[0] - norms[1]) < 1e-2 * norms[0], f"{precision}: the vectors disagree: {norms}"
+        most = 1e-3 if precision == "fp32" else 1e-2  # with VNNI, inputs of products have eight bits
+        assert abs(norms[0] - norms[1]) < most * norms[0], f"{precision}: the vectors disagree: {norms}"
     return {key: found[len(requests) :] for key, found in took.items()}
 
 
