@@ -21,6 +21,7 @@ X86_ISAS = {
     "avx512": AVX512,
     "avx512bf16": [*AVX512, "-mavx512bf16"],
 }
+AMX = {"amxbf16": [*AVX512, "-mavx512bf16", "-mamx-tile", "-mamx-bf16"]}  # where the compiler knows it
 OTHER_ISAS: dict[str, list[str]] = {"baseline": []}
 ONCE = "isa.c"
 # Not -ffast-math: NaN must stay NaN. Fused multiply-add is allowed; nobody reads errno or traps.
@@ -80,11 +81,13 @@ def library_path(root: Path) -> Path:
 def compile_library(source_dir: Path, library: Path) -> None:
     """Compile every kernel for every instruction set into one library."""
     compiler = find_compiler()
-    isas = X86_ISAS if is_x86(compiler) else OTHER_ISAS
+    isas, once = X86_ISAS if is_x86(compiler) else OTHER_ISAS, []
+    if isas is X86_ISAS and all(accepts(compiler, flags) for flags in AMX.values()):
+        isas, once = isas | AMX, ["-DWITH_AMX"]
     with tempfile.TemporaryDirectory() as folder:
         commands, objects = [], []
         for source in sorted(source_dir.glob("*.c")):
-            for isa, flags in ({"once": []} if source.name == ONCE else isas).items():
+            for isa, flags in ({"once": once} if source.name == ONCE else isas).items():
                 compiled = Path(folder, f"{source.stem}_{isa}.o")
                 objects.append(str(compiled))
                 flags = [*FLAGS, *flags, f"-DKERNEL_ISA={isa}"]
@@ -112,6 +115,16 @@ def is_x86(compiler: list[str]) -> bool:
     """Return True if the compiler targets 64-bit x86, whatever machine it runs on."""
     macros = subprocess.run([*compiler, "-dM", "-E", "-x", "c", os.devnull], capture_output=True, text=True, check=True)
     return "__x86_64__" in macros.stdout
+
+
+def accepts(compiler: list[str], flags: list[str]) -> bool:
+    """Return True if the compiler has these instructions, and its assembler too."""
+    source = 'void shape(void) { __asm__ volatile("tilerelease"); }\n'
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "probe.c")
+        path.write_text(source, "utf-8")
+        command = [*compiler, *flags, "-c", str(path), "-o", str(path.with_suffix(".o"))]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def run(command: list[str]) -> None:

@@ -14,8 +14,6 @@ from elmokit.errors import InputError
 from elmokit.kernels.library import Kernels
 from elmokit.kernels.packed import PANEL
 from elmokit.kernels.panels import (
-    COLUMNS_AT_ONCE,
-    DEPTH,
     FP32,
     Items,
     call_job,
@@ -25,6 +23,7 @@ from elmokit.kernels.panels import (
     pack_rows,
     repack,
     room,
+    tiles_room,
 )
 
 ROWS_AT_ONCE = 128  # of cross_entropy.c
@@ -88,7 +87,7 @@ def cross_entropy(
         "logits": logits,
         "powers": logits if items is FP32 else items.room(*logits.shape),
         "scaled": items.room(ROWS_AT_ONCE, width + 1),
-        "tiles": items.room(COLUMNS_AT_ONCE * DEPTH),
+        "tiles": tiles_room(items, ROWS_AT_ONCE, width + 1),
     }
     if not num_positions:
         parts["weights_grad"].zero_()

@@ -48,7 +48,7 @@ __all__ = [
     "round_to_int8",
 ]
 
-INTERFACE_VERSION = 11  # of isa.c
+INTERFACE_VERSION = 12  # of isa.c
 LARGEST_WORD = 2**15 - 1  # the number of a window has 16 bits in char_pool.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
@@ -108,7 +108,7 @@ class Kernels:
     @property
     def has_vnni(self) -> bool:
         """True on machines with instructions for sums of four products of bytes."""
-        return self.isa.startswith("avx512")
+        return self.isa.startswith(("avx512", "amx"))
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a C function by name. The caller checks its arguments."""

@@ -80,11 +80,16 @@ def outer_panels(kernels: Kernels, rows_nM: Tensor, panels_qnc: Tensor, items: I
     found_qMc = room(len(panels_qnc), num_columns, PANEL)
     if not num_rows:
         return found_qMc.zero_()
-    tiles = items.room(COLUMNS_AT_ONCE * DEPTH)
+    tiles = tiles_room(items, num_rows, num_columns)
     where = rows_nM.data_ptr(), rows_nM.stride(0), panels_qnc.data_ptr()
     counts = num_rows, num_columns, len(panels_qnc)
     kernels.call(f"outer_panels{items.suffix}", *where, *counts, tiles.data_ptr(), found_qMc.data_ptr())
     return found_qMc
+
+
+def tiles_room(items: Items, num_rows: int, num_columns: int) -> Tensor:
+    """Allocate memory in which a product over rows lays them out (``outer.h``)."""
+    return items.room(max(COLUMNS_AT_ONCE * DEPTH, items.whole_pairs(num_rows) * num_columns))
 
 
 def job_type(head: type[ctypes.Structure], *names: str) -> type[ctypes.Structure]:

@@ -25,6 +25,7 @@ SHAPES = [  # cells, width, batch sizes, rows
     (5, 3, [4, 3, 3, 1], 4),
     (64, 32, [13, 13, 13], 13),
     (300, 150, [20, 6], 20),  # sums in more than one part
+    (40, 24, [70, 33, 20], 70),  # more rows than a block of tiles has
 ]
 
 

@@ -13,7 +13,7 @@ def rounded(tensor: Tensor) -> Tensor:
     return tensor.bfloat16().double()
 
 
-@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 1, 1), (13, 21, 5), (70, 300, 37), (260, 16, 48)])
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 1, 1), (13, 21, 5), (70, 300, 37), (300, 40, 530)])
 def test_products_are_those_of_rounded_operands(compiled: Kernels, rows: int, inputs: int, outputs: int) -> None:
     inputs_nK, weight_GK, bias_G = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(outputs)
     grad_nG, to_nK = torch.randn(rows, outputs), torch.randn(rows, inputs)

@@ -194,7 +194,7 @@ def test_products_of_bytes_round_inputs_and_weights_to_eight_bits(compiled: Kern
 
 
 def test_the_form_of_int8_follows_the_machine_and_the_environment(compiled: Kernels, monkeypatch: pytest.MonkeyPatch):
-    assert choose_form(compiled, "int8") == ("bytes" if compiled.isa.startswith("avx512") else "int8")
+    assert choose_form(compiled, "int8") == ("bytes" if compiled.has_vnni else "int8")
     monkeypatch.setenv("ELMOKIT_INT8_INPUTS", "8")
     assert choose_form(compiled, "int8") == "bytes"
     assert choose_form(compiled, "fp32") == "fp32"

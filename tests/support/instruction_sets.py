@@ -5,7 +5,7 @@ import ctypes
 from elmokit.kernels.library import open_library
 
 LIBRARY = open_library()
-ISAS = ("baseline", "avx2", "avx512", "avx512bf16")
+ISAS = ("baseline", "avx2", "avx512", "avx512bf16", "amxbf16")
 
 
 def runnable() -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from elmokit.kernels import library
 
-INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512bf16")
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512bf16", "amxbf16")
 OFF = "off"
 
 

@@ -32,7 +32,7 @@ struct entropy {
     float *logits;           /* room for (panels of candidates, ROWS_AT_ONCE, PANEL) */
     item *powers;            /* room for the same: e; in float32 it may be the memory of the logits */
     item *scaled;            /* room for (ROWS_AT_ONCE, width + 1): h / total, and 1 / total */
-    item *tiles;             /* room for COLUMNS_AT_ONCE * DEPTH */
+    item *tiles;             /* room for multiply_outer */
 };
 
 /* Logits of rows from `first` on, and the largest of each. */
@@ -89,6 +89,7 @@ static void share_out(const struct entropy *job, long first, long count) {
 }
 
 EXPORT void ITEM_KERNEL(cross_entropy)(const struct entropy *job) {
+    begin_products();
     const long width = job->width, panels = (job->num_candidates + PANEL - 1) / PANEL;
     for (long first = 0; first < job->num_positions; first += ROWS_AT_ONCE) {
         const long count = smaller_of(job->num_positions - first, ROWS_AT_ONCE);
@@ -102,4 +103,5 @@ EXPORT void ITEM_KERNEL(cross_entropy)(const struct entropy *job) {
         multiply_outer(job->scaled, width + 1, job->powers, ROWS_AT_ONCE, count, width + 1, panels, job->tiles,
                        job->weights_grad, first > 0);
     }
+    end_products();
 }

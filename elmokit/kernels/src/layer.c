@@ -116,9 +116,12 @@ static void open_gates(const struct forward *job, long block, long position, lon
     const float *bias = job->bias + block * GATES * PANEL;
     float *to = job->gates + gate_at(&job->layer, block, 0, position);
     const long apart = job->layer.num_positions * PANEL;
-    for (long k = first; k < last; k += DEPTH)
-        multiply_parts(panels + k * PANEL, (struct gaps){depth * PANEL, k ? apart : PANEL, apart}, skip_depth(joined, k),
-                       size, smaller_of(last - k, DEPTH), k ? to : bias, k ? PANEL : 0, to, PANEL, GATES * PANEL);
+    for (long k = first; k < last; k += DEPTH) {
+        const long next = k + DEPTH < last ? DEPTH : GATES * depth - (k - first);
+        const struct gaps gaps = {depth * PANEL, k ? apart : PANEL, apart, next * PANEL};
+        multiply_parts(panels + k * PANEL, gaps, skip_depth(joined, k), size, smaller_of(last - k, DEPTH), k ? to : bias,
+                       k ? PANEL : 0, to, PANEL, GATES * PANEL);
+    }
 }
 
 /* One block's cells of all rows of a step. */
@@ -151,6 +154,7 @@ static void clip_outputs(const struct forward *job, long position, long size, lo
 }
 
 EXPORT void ITEM_KERNEL(layer_forward)(const struct forward *job) {
+    begin_products();
     const struct layer *layer = &job->layer;
     const long width = layer->width, blocks = num_blocks(layer);
     for (long row = 0; layer->num_steps && row < layer->batch_sizes[0]; row++)
@@ -176,6 +180,7 @@ EXPORT void ITEM_KERNEL(layer_forward)(const struct forward *job) {
         earlier = position;
         position += size;
     }
+    end_products();
 }
 
 /* p_ of a step: from above, and for rows that go on from the step after. */
@@ -234,9 +239,9 @@ static void join_part(const struct backward *job, struct window window, long k, 
     const struct rows grads = {job->gates_grad + window.position * PANEL, PANEL, job->layer.num_positions * PANEL};
     float *out = job->joined_grad + window.position * columns;
     out += window.first;
-    multiply_parts(job->gate_panels + window.first * all_gates + k * PANEL, (struct gaps){all_gates * PANEL, PANEL, PANEL},
-                   skip_depth(grads, k), window.size, depth, k ? out : NULL, columns, out, columns,
-                   window.last - window.first);
+    const struct gaps gaps = {all_gates * PANEL, PANEL, PANEL, DEPTH * PANEL};
+    multiply_parts(job->gate_panels + window.first * all_gates + k * PANEL, gaps, skip_depth(grads, k), window.size, depth,
+                   k ? out : NULL, columns, out, columns, window.last - window.first);
 }
 
 /* x_ and h'_: whole blocks together, then the cells of a last block that is not whole, gate by gate. */
@@ -247,6 +252,7 @@ static void join_gradient(const struct backward *job, struct window window) {
 }
 
 EXPORT void ITEM_KERNEL(layer_backward)(const struct backward *job) {
+    begin_products();
     const struct layer *layer = &job->layer;
     const long width = layer->width, pitch = whole_pairs(width), blocks = num_blocks(layer);
     memset(job->cell_grad, 0, (size_t)(blocks * layer->num_rows * PANEL) * sizeof(float));
@@ -274,4 +280,5 @@ EXPORT void ITEM_KERNEL(layer_backward)(const struct backward *job) {
             waiting = 0;
         }
     }
+    end_products();
 }

@@ -10,6 +10,10 @@
 
 #include "panels.h"
 
+#if defined(ITEMS_BF16) && defined(__AMX_BF16__)
+#include "amx_outer.h"
+#else
+
 enum { COLUMNS_AT_ONCE = 256 }; /* of rows: with DEPTH a quarter of a megabyte */
 
 /* Columns of `depth` rows as tiles, (depth / PAIR, columns of the tile, PAIR). */
@@ -71,7 +75,7 @@ static void multiply_tiles_beside(const item *panel, long gap, const item *tiles
 }
 
 /* rows (num_rows, num_columns), panels (num_panels, num_rows of panel_rows, PANEL), out (num_panels, num_columns, PANEL);
- * tiles is room for COLUMNS_AT_ONCE * DEPTH numbers. */
+ * tiles is room for COLUMNS_AT_ONCE * DEPTH items, and for whole_pairs(num_rows) * num_columns. */
 static void multiply_outer(const item *rows, long stride, const item *panels, long panel_rows, long num_rows,
                            long num_columns, long num_panels, item *tiles, float *out, int accumulate) {
     item paired[BESIDE][PAIR == 1 ? 1 : DEPTH * PANEL];
@@ -95,5 +99,7 @@ static void multiply_outer(const item *rows, long stride, const item *panels, lo
         }
     }
 }
+
+#endif
 
 #endif

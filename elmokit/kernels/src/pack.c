@@ -84,6 +84,14 @@ EXPORT void KERNEL(unpack_columns)(float *matrix, long stride, long num_rows, lo
 
 /* One k of a panel, or a pair of them: `count` of PANEL columns. */
 INLINE void pack_pair(const float *even, const float *odd, item *to, long count) {
+#if defined(ITEMS_BF16) && defined(__AVX512BF16__)
+    if (count == PANEL && odd) {
+        const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(even)));
+        const __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(odd)));
+        _mm512_storeu_si512(to, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+        return;
+    }
+#endif
     item rows[PAIR][PANEL] = {{0}};
     copy_items(rows[0], even, count);
     if (odd) copy_items(rows[PAIR - 1], odd, count);

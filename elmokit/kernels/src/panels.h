@@ -43,6 +43,40 @@ INLINE struct rows skip_depth(struct rows rows, long k) {
 
 INLINE long smaller_of(long a, long b) { return a < b ? a : b; }
 
+/* Whole panels that lie `panel` apart; their columns begin `from` apart and `out` apart. The parts of panels that are read
+ * next lie `next` from these. */
+struct gaps {
+    long panel, from, out, next;
+};
+
+/* Calls TILE(count) for tiles of nearly one size: one small last tile would leave the multipliers waiting. */
+#define FOR_TILES(num_rows, at, TILE)                                                                                  \
+    for (long at = 0, left_ = ((num_rows) + MOST_ROWS - 1) / MOST_ROWS, size_; at < (num_rows); at += size_, left_--) {\
+        size_ = ((num_rows) - at + left_ - 1) / left_;                                                                 \
+        switch (size_) {                                                                                               \
+            case 1: TILE(1); break;                                                                                    \
+            case 2: TILE(2); break;                                                                                    \
+            case 3: TILE(3); break;                                                                                    \
+            case 4: if (MOST_ROWS >= 4) TILE(4); break;                                                                \
+            case 5: if (MOST_ROWS >= 5) TILE(5); break;                                                                \
+            case 6: if (MOST_ROWS >= 6) TILE(6); break;                                                                \
+            case 7: if (MOST_ROWS >= 7) TILE(7); break;                                                                \
+            case 8: if (MOST_ROWS >= 8) TILE(8); break;                                                                \
+            case 9: if (MOST_ROWS >= 9) TILE(9); break;                                                                \
+            case 10: if (MOST_ROWS >= 10) TILE(10); break;                                                             \
+            case 11: if (MOST_ROWS >= 11) TILE(11); break;                                                             \
+            default: if (MOST_ROWS >= 12) TILE(12); break;                                                             \
+        }                                                                                                              \
+    }
+
+#if defined(ITEMS_BF16) && defined(__AMX_BF16__)
+#include "amx.h" /* the same functions as below */
+#else
+
+/* Around all products of a call from outside: what AMX needs. */
+INLINE void begin_products(void) {}
+INLINE void end_products(void) {}
+
 /* sums[r] += row r times a panel; `count` rows, a constant, so that the sums are registers. */
 INLINE void add_products(vec sums[][VECTORS], const item *panel, const item *row, long stride, long step, long depth,
                          const int count) {
@@ -108,11 +142,6 @@ INLINE void multiply_tile(const item *panel, struct rows rows, long depth, const
         store_sums(sums, from, from_stride, out, out_stride, columns, count);
 }
 
-/* Whole panels that lie `panel` apart; their columns begin `from` apart and `out` apart. */
-struct gaps {
-    long panel, from, out;
-};
-
 /* The same times one part of BESIDE panels. */
 INLINE void multiply_tile_beside(const item *panel, struct gaps gaps, struct rows rows, long depth, const float *from,
                                  long from_stride, float *out, long out_stride, const int count) {
@@ -129,26 +158,6 @@ INLINE void multiply_tile_beside(const item *panel, struct gaps gaps, struct row
     UNROLL for (int p = 0; p < BESIDE; p++)
         store_sums(sums[p], from ? from + p * gaps.from : NULL, from_stride, out + p * gaps.out, out_stride, PANEL, count);
 }
-
-/* Calls TILE(count) for tiles of nearly one size: one small last tile would leave the multipliers waiting. */
-#define FOR_TILES(num_rows, at, TILE)                                                                                  \
-    for (long at = 0, left_ = ((num_rows) + MOST_ROWS - 1) / MOST_ROWS, size_; at < (num_rows); at += size_, left_--) {\
-        size_ = ((num_rows) - at + left_ - 1) / left_;                                                                 \
-        switch (size_) {                                                                                               \
-            case 1: TILE(1); break;                                                                                    \
-            case 2: TILE(2); break;                                                                                    \
-            case 3: TILE(3); break;                                                                                    \
-            case 4: if (MOST_ROWS >= 4) TILE(4); break;                                                                \
-            case 5: if (MOST_ROWS >= 5) TILE(5); break;                                                                \
-            case 6: if (MOST_ROWS >= 6) TILE(6); break;                                                                \
-            case 7: if (MOST_ROWS >= 7) TILE(7); break;                                                                \
-            case 8: if (MOST_ROWS >= 8) TILE(8); break;                                                                \
-            case 9: if (MOST_ROWS >= 9) TILE(9); break;                                                                \
-            case 10: if (MOST_ROWS >= 10) TILE(10); break;                                                             \
-            case 11: if (MOST_ROWS >= 11) TILE(11); break;                                                             \
-            default: if (MOST_ROWS >= 12) TILE(12); break;                                                             \
-        }                                                                                                              \
-    }
 
 /* All rows times one part of a panel. `from` is NULL for zeros; a from_stride of 0 starts every row from one. */
 static inline void multiply_part(const item *panel, struct rows rows, long num_rows, long depth, const float *from,
@@ -180,6 +189,8 @@ static inline void multiply_parts(const item *panel, struct gaps gaps, struct ro
         if (from) from += gaps.from;
     }
 }
+
+#endif
 
 #if !defined(ITEMS_BF16)
 
@@ -216,7 +227,7 @@ static inline void multiply_few(const float *panels, struct rows rows, long num_
         const long part = smaller_of(depth - k, DEPTH), base_stride = k ? out_stride : from_stride;
         const float *base = k ? out : from;
         if (streams == 1) {
-            const struct gaps gaps = {depth * PANEL, PANEL, PANEL};
+            const struct gaps gaps = {depth * PANEL, PANEL, PANEL, 0};
             multiply_parts(panels + k * PANEL, gaps, skip_depth(rows, k), num_rows, part, base, base_stride, out,
                            out_stride, num_panels * PANEL);
             continue;
@@ -247,7 +258,7 @@ static inline void multiply_panels(const item *panels, struct rows rows, long nu
                                    long out_stride, long num_columns, int accumulate) {
     for (long k = 0; k < depth; k += DEPTH) {
         const long part = smaller_of(depth - k, DEPTH);
-        const struct gaps gaps = {whole_pairs(depth) * PANEL, PANEL, PANEL};
+        const struct gaps gaps = {whole_pairs(depth) * PANEL, PANEL, PANEL, DEPTH * PANEL};
         multiply_parts(panels + k * PANEL, gaps, skip_depth(rows, k), num_rows, part, accumulate || k ? out : NULL,
                        out_stride, out, out_stride, num_columns);
     }
