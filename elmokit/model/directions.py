@@ -99,7 +99,7 @@ call_in_children(_use_one_core)
 
 
 class _Partner:
-    """One thread per core besides the caller's, started at first use, for C calls of callers without an executor."""
+    """One thread per core besides the caller's, started at first use, for callers without an executor."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -124,6 +124,11 @@ class _Partner:
 
 
 _partner = _Partner()
+
+
+def core_threads(device: torch.device) -> Executor | None:
+    """Return threads of one core each that the process shares; None on a GPU, or where torch is limited to one core."""
+    return _partner.get() if device.type == "cpu" else None
 
 
 def call_both(

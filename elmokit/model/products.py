@@ -9,8 +9,9 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from elmokit.kernels.library import Kernels, load, pack_panels
+from elmokit.kernels.library import Kernels, PanelWeight, load
 from elmokit.kernels.mapped import release_pages
+from elmokit.kernels.panels import pack_rows
 
 Version = tuple[int, int]
 
@@ -44,7 +45,8 @@ class PanelProduct:
     """The weights laid out for the kernel: a copy, which does not follow later changes."""
 
     def __init__(self, weight_GP: Tensor, kernels: Kernels) -> None:
-        self.weight = pack_panels(weight_GP)
+        panels = pack_rows(kernels, weight_GP.detach().contiguous())
+        self.weight = PanelWeight(panels, *weight_GP.shape)
         self.kernels = kernels
 
     def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:

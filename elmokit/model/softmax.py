@@ -6,6 +6,7 @@ they are computed once, in pieces, and never copied. A full softmax is the sampl
 Shapes: N positions, n of them in a piece, P width, V words, K candidates, R distinct words that got a gradient.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,13 +14,15 @@ from torch import Tensor, nn
 
 from elmokit.kernels.cross_entropy import EntropyGrads, cross_entropy
 from elmokit.kernels.panels import BF16, FP32
-from elmokit.model.products import kernels_for
+from elmokit.model.directions import core_threads, run_both
+from elmokit.model.products import TorchProduct, exact_product, kernels_for
 from elmokit.model.uncompiled import uncompiled
 
 PIECE_BYTES = 4 * 2**20  # of logits at once: what is near the processor, for they are read several times
 FEWEST_ROWS = 128  # of logits at once, whatever they take: they share a visit to all words' weights
 MOST_PACKED = 2**23  # most candidate weights to pack, twice, for the compiled kernel
-TILE_BYTES, TILE_ROWS = 2**20, 512  # of logits at once where nothing is learned: positions by some of the words
+WORDS_AT_ONCE, POSITIONS_AT_ONCE = 1024, 256  # of logits where nothing is learned: tiles that stay in the cache
+FEWEST_PACKED = 64  # positions that make up for packing the weights
 
 
 class Softmax(nn.Module):
@@ -36,20 +39,33 @@ class Softmax(nn.Module):
     def negative_log_probs(self, hidden_NP: Tensor, targets_N: Tensor) -> Tensor:
         """Return the negative log-probability of each target over the whole vocabulary, in nats, (N,).
 
-        The matrix of positions by words is computed tile by tile; only the sums of its rows are stored.
+        The matrix of positions by words is computed tile by tile; only the sums of its rows are stored. Each core takes
+        half of the words.
         """
         true_N = (hidden_NP * self.weight[targets_N]).sum(dim=1) + self.bias[targets_N]
-        surprises = []
-        for piece in _pieces(len(hidden_NP), size=TILE_ROWS):
-            hidden_nP, top_n = hidden_NP[piece], true_N[piece]
-            total_n = torch.zeros_like(top_n)
-            for words in _pieces(len(self.bias), size=max(1, TILE_BYTES // (4 * len(hidden_nP)))):
-                logits_nv = torch.addmm(self.bias[words], hidden_nP, self.weight[words].t())
-                lower_n = top_n
-                _, top_n, sum_n = _powers(logits_nv, lower_n)
-                total_n = total_n * (lower_n - top_n).exp_() + sum_n
-            surprises.append((total_n.log_() + top_n - true_N[piece]).clamp_(min=0.0))  # of rounding
-        return torch.cat(surprises) if surprises else hidden_NP.new_empty(0)
+        tiles = _pieces(len(self.bias), size=WORDS_AT_ONCE)
+        halves = tiles[: len(tiles) // 2], tiles[len(tiles) // 2 :]
+        calls = [(self, hidden_NP, true_N, half) for half in halves]
+        (top_N, total_N), (other_top_N, other_total_N) = run_both(core_threads(hidden_NP.device), _sum_powers, *calls)
+        most_N = torch.maximum(top_N, other_top_N)
+        total_N = total_N * (top_N - most_N).exp_() + other_total_N * (other_top_N - most_N).exp_()
+        return (total_N.log_() + most_N - true_N).clamp_(min=0.0)  # of rounding
+
+
+@torch.no_grad()  # here, because the setting is per thread
+def _sum_powers(softmax: Softmax, hidden_NP: Tensor, floor_N: Tensor, tiles: Sequence[slice]) -> tuple[Tensor, Tensor]:
+    """Return each position's largest logit among some words, at least ``floor_N``, and the sum of its powers."""
+    make = exact_product if len(hidden_NP) >= FEWEST_PACKED else TorchProduct
+    top_N, total_N = floor_N.clone(), torch.zeros_like(floor_N)
+    for words in tiles:
+        product, bias_v = make(softmax.weight[words]), softmax.bias[words]
+        for piece in _pieces(len(hidden_NP), size=POSITIONS_AT_ONCE):
+            hidden_nP, lower_n = hidden_NP[piece], top_N[piece].clone()
+            logits_nv = bias_v.repeat(len(hidden_nP), 1)
+            product.add_to(logits_nv, hidden_nP)
+            _, top_N[piece], sum_n = _powers(logits_nv, lower_n)
+            total_N[piece] = total_N[piece] * (lower_n - top_N[piece]).exp_() + sum_n
+    return top_N, total_N
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from torch import Tensor
 from elmokit.embed.state import StartStates
 from elmokit.errors import ElmokitWarning, InputError
 from elmokit.model.bilm import BiLMState
+from elmokit.model.directions import core_threads
 from elmokit.model.language_model import LanguageModel
 from elmokit.score.contexts import WINDOW_WORDS, Contexts, Sentences, read_contexts
 from elmokit.score.results import Candidate, CandidateScore, Choice, LogProbs, Place, SentenceScore
@@ -206,7 +207,8 @@ class Scorer:
         encoded = self._spelling.encode(list(distinct))
         target_ids_W = np.array([self.vocab.id(word) for word in distinct])
         sentences = Sentences(encoded.char_ids_WC, target_ids_W, words)
-        return read_contexts(self.model.bilm, sentences, self._states, batch_size=BATCH_SIZE, executor=None)
+        executor = core_threads(self.model.bilm.device)
+        return read_contexts(self.model.bilm, sentences, self._states, batch_size=BATCH_SIZE, executor=executor)
 
     def _surprises(self, hidden_MP: Tensor, targets_M: Tensor) -> LogProbs:
         surprises: LogProbs = self.model.softmax.negative_log_probs(hidden_MP, targets_M).cpu().numpy()

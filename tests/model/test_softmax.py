@@ -71,12 +71,13 @@ def test_every_word_as_a_candidate_is_the_full_softmax() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("tile_bytes", "tile_rows"), [(2**20, 512), (1, 1), (4 * 2 * 3, 2), (4 * 3 * 4, 3)])
+@pytest.mark.parametrize(("words", "positions", "fewest_packed"), [(1024, 256, 1), (1, 1, 1), (3, 2, 99), (4, 3, 1)])
 def test_negative_log_probs_are_the_full_softmaxs(
-    tile_bytes: int, tile_rows: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    words: int, positions: int, fewest_packed: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(softmax_module, "TILE_BYTES", tile_bytes)
-    monkeypatch.setattr(softmax_module, "TILE_ROWS", tile_rows)
+    monkeypatch.setattr(softmax_module, "WORDS_AT_ONCE", words)
+    monkeypatch.setattr(softmax_module, "POSITIONS_AT_ONCE", positions)
+    monkeypatch.setattr(softmax_module, "FEWEST_PACKED", fewest_packed)
     softmax, hidden, targets = make()
     expected = functional.cross_entropy(hidden @ softmax.weight.t() + softmax.bias, targets, reduction="none")
     found = softmax.to(dtype).negative_log_probs(hidden.to(dtype), targets)
