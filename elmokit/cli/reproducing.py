@@ -13,7 +13,7 @@ from elmokit.cli.messages import print_message
 from elmokit.cli.stopping import stop_by_signal
 from elmokit.cli.system import keep_freed_memory, keep_freed_memory_of_children
 from elmokit.errors import ElmokitError, InputError, OutputError
-from elmokit.weights.bundled import EN_SMALL, find_model
+from elmokit.weights.bundled import EN_SMALL, MODEL, find_model, find_package
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 VECTORS = "glove/glove.6B.100d.top100k.f16.npz"  # below the data's folder
 RUNS, PAGE = "paper-runs.jsonl", "paper.md"
+EN_MEDIUM = "en-medium"
 EPILOG = """\b
 Examples
   elmokit reproduce all --plan
@@ -59,7 +60,12 @@ def reproduce(
     *,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the datasets.")] = None,
     elmo: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="The biLM.  [default: en-small]", show_default=False)
+        Path | None,
+        typer.Option(
+            metavar="MODEL",
+            help="The biLM.  [default: en-medium if it is installed, else en-small]",
+            show_default=False,
+        ),
     ] = None,
     vectors: Annotated[
         Path | None, typer.Option(metavar="FILE", help=f"Static vectors.  [default: DIR/{VECTORS}]")
@@ -99,7 +105,7 @@ def reproduce(
         raise OutputError(f"{results}: no such folder; create it, or name another with --results")
     runs = plan_runs(choose_tables(what), seeds=seeds, only=[name for name in only.split(",") if name])
     file, chosen = RunFile(results / RUNS), Recipes(recipes)
-    name = None if elmo is None else _model_folder(elmo).name
+    name = None if elmo is None else _model_name(elmo)
     if plan:
         _print_plan(runs, file, chosen, elmo=name, workers=workers)
         return
@@ -108,10 +114,11 @@ def reproduce(
         return
     if data is None:
         raise InputError("no data; name its folder with --data, or use --plan or --page")
-    sources = {"bilm": str(_model_folder(elmo or EN_SMALL)), "cove": cove, "context2vec": context2vec}
+    elmo = elmo or Path(EN_MEDIUM if find_package(EN_MEDIUM) else EN_SMALL.name)
+    sources = {"bilm": str(_model_folder(elmo)), "cove": cove, "context2vec": context2vec}
     given = {kind: source for kind, source in sources.items() if source is not None} | _parse_encoders(encoder or [])
     shop = _workshop(data, vectors or data / VECTORS, given, chosen, run_dir)
-    elmo_name = Path(given["bilm"]).name
+    elmo_name = _model_name(elmo)
     is_over, shown = _make(runs, shop, file, elmo=elmo_name, workers=workers, keep_models=keep_models)
     has_bilm = any("bilm" in one.inputs and one.elmo == elmo_name for one in file.read().values())
     _write_page(file, chosen, results, elmo=elmo_name if has_bilm else None)  # all may be baselines
@@ -128,6 +135,14 @@ def _parse_encoders(pairs: list[str]) -> dict[str, str]:
             raise InputError(f"--encoder {pair}: expected NAME=ENCODER with one of the names {', '.join(BUDGETED)}")
         found[name] = source
     return found
+
+
+def _model_name(elmo: Path) -> str:
+    """Return the name of a biLM on the page: as it is found, or that of its folder or of the run that made it."""
+    if len(elmo.parts) == 1 and not elmo.exists():
+        return elmo.name
+    folder = _model_folder(elmo)
+    return folder.parent.name if folder.name == MODEL else folder.name
 
 
 def _model_folder(elmo: Path) -> Path:

@@ -21,18 +21,18 @@ class Arm:
 
 
 BASELINE, ELMO, UNTRAINED, TUNED = "baseline", "elmo", "untrained", "tuned"
+# Not normalized, as in the original program: gamma makes up for the scale of the layer.
+LAST = {"elmo.layers": "last", "elmo.penalty": 0.0, "elmo.layer_norm": "none"}
 
 ARMS = {
     BASELINE: Arm("baseline", {"elmo.place": "none"}, "none"),
     ELMO: Arm("+ ELMo"),
     UNTRAINED: Arm("+ untrained", {"elmo.untrained": True}, "untrained"),
     TUNED: Arm("+ ELMo, tuned", {}, "tuned"),
-    "last": Arm("last layer only", {"elmo.layers": "last", "elmo.penalty": 0.0}),
+    "last": Arm("last layer only", LAST),
     "lambda-1": Arm("all layers, lambda = 1", {"elmo.penalty": 1.0}),
     "lambda-0.001": Arm("all layers, lambda = 0.001", {"elmo.penalty": 0.001}),
-    "last-no-gamma": Arm(
-        "last layer only, gamma = 1", {"elmo.layers": "last", "elmo.penalty": 0.0, "elmo.learn_gamma": False}
-    ),
+    "last-no-gamma": Arm("last layer only, gamma = 1", {**LAST, "elmo.learn_gamma": False}),
     "input": Arm("input only", {"elmo.place": "input"}),
     "both": Arm("input and output", {"elmo.place": "both"}),
     "output": Arm("output only", {"elmo.place": "output"}),
@@ -41,7 +41,7 @@ ARMS = {
         {"elmo.layers": "type", "elmo.penalty": 0.0, "elmo.place": "input", "words.file": "none"},
     ),
     "elmo-alone": Arm("ELMo without GloVe", {"words.file": "none"}),
-    "cove-last": Arm("+ CoVe, last layer", {"elmo.layers": "last", "elmo.penalty": 0.0}, "cove"),
+    "cove-last": Arm("+ CoVe, last layer", LAST, "cove"),
     "cove": Arm("+ CoVe, mixed layers", {}, "cove"),
     "dimension": Arm("weights per dimension", {"elmo.mix": "dimension"}),
     "gated": Arm("weights per token", {"elmo.mix": "gated"}),

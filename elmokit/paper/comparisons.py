@@ -132,6 +132,47 @@ class Ensemble:
 
 
 @dataclass(frozen=True)
+class ErrorsRemoved:
+    """Share of the baseline's errors that ELMo removes, against a goal; test scores, paired by seed."""
+
+    row: str
+    goal: float
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        return f"{find_dataset(self.row).title}: share of the errors that ELMo removes, against {self.goal:.0%}"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the share minus the goal."""
+        before, after = (results.scores(self.row, arm, "test") for arm in (BASELINE, ELMO))
+        removed = {
+            seed: (after[seed] - before[seed]) / (1 - before[seed])
+            for seed in before.keys() & after.keys()
+            if before[seed] < 1
+        }
+        return paired_difference(removed, dict.fromkeys(removed, self.goal))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The linear classifier of a biLM's layer against a task model on the same data; test accuracy, over its seeds."""
+
+    row: str
+    arm: str
+    layer: int
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        arm = ARMS[self.arm].title.removeprefix("+ ")
+        return f"{show_layer(('bilm', self.layer))}, against the biLSTM-CRF tagger ({arm})"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the difference of the accuracies."""
+        found, scores = layer_scores(results, TAGS, "bilm"), results.scores(self.row, self.arm, "test")
+        return None if found is None else paired_difference(dict.fromkeys(scores, found.layers[self.layer]), scores)
+
+
+@dataclass(frozen=True)
 class BestOf:
     """An arm against the best of several others: the one with the highest mean dev score."""
 
@@ -247,26 +288,42 @@ def show_layer(layer: Layer | str) -> str:
 
 @dataclass(frozen=True)
 class Weight:
-    """Weight of a layer in the trained mix of a place, against the plain mean's third."""
+    """Weight of a layer in the trained mix of a place, claimed to be below the plain mean's share."""
 
     row: str
     place: str
     layer: int
-    is_below: bool = False
-    """The claim is that the weight is below a third."""
+
+    def title(self) -> str:
+        """Return the two sides in words."""
+        return f"{find_dataset(self.row).title}: 1/3, against weight of layer {self.layer} at the {self.place}"
+
+    def difference(self, results: Results) -> Difference | None:
+        """Return the share of a plain mean minus the weight, over seeds."""
+        mixes = mix_weights(results, self.row, self.place)
+        weights = {seed: mix[self.layer] for seed, mix in mixes.items()}
+        return paired_difference({seed: 1 / len(mix) for seed, mix in mixes.items()}, weights)
+
+
+@dataclass(frozen=True)
+class Favored:
+    """Weight of a layer in the trained mix of a place, against the largest weight of the others."""
+
+    row: str
+    place: str
+    layer: int
 
     def title(self) -> str:
         """Return the two sides in words."""
         weight = f"weight of layer {self.layer} at the {self.place}"
-        sides = ("1/3", weight) if self.is_below else (weight, "1/3")
-        return f"{find_dataset(self.row).title}: {sides[0]}, against {sides[1]}"
+        return f"{find_dataset(self.row).title}: {weight}, against the largest other one"
 
     def difference(self, results: Results) -> Difference | None:
-        """Return the weight minus its share of a plain mean, over seeds."""
+        """Return the difference of the weights, over seeds."""
         mixes = mix_weights(results, self.row, self.place)
         weights = {seed: mix[self.layer] for seed, mix in mixes.items()}
-        shares = {seed: 1 / len(mix) for seed, mix in mixes.items()}
-        return paired_difference(shares, weights) if self.is_below else paired_difference(weights, shares)
+        others = {seed: max(mix[: self.layer] + mix[self.layer + 1 :]) for seed, mix in mixes.items()}
+        return paired_difference(weights, others)
 
 
 def mix_weights(results: Results, row: str, place: str) -> dict[int, list[float]]:

@@ -59,21 +59,23 @@ def evaluate(run: PaperRun, source: LayerSource, files: Sequence[Path], *, progr
 
 
 def find_play(source: LayerSource, files: Sequence[Path], progress: Progress) -> dict[str, Any]:
-    """Return per layer the rank of the published neighbor, and the share of nearest neighbors with the same sense."""
+    """Return per layer the neighbors of the paper's queries, and the share of nearest neighbors with the same sense."""
     sentences = [sentence for sentence in read_wsd(files[0], files[1]) if WORD in sentence.tokens]
     places = [(one, at) for one in sentences for at, token in enumerate(one.tokens) if token == WORD]
     vectors_LND = _vectors(source, sentences, progress)
     cosines_LNN = np.stack([_cosines(vectors_ND) for vectors_ND in vectors_LND])
-    ranks = {}
+    ranks, nearest = {}, {}
     for query, answer in QUERIES.items():
         row, column = (_find(places, text) for text in (query, answer))
         ranks[query] = [_rank(cosines_NN[row], row, column) for cosines_NN in cosines_LNN]
+        nearest[query] = [" ".join(places[_nearest(cosines_NN[row], row)][0].tokens) for cosines_NN in cosines_LNN]
     senses = [_sense(one, at) for one, at in places]
     tagged = [place for place, sense in enumerate(senses) if sense]
     found = [_shares_of_same([senses[place] for place in tagged], one[np.ix_(tagged, tagged)]) for one in cosines_LNN]
     chance = _shares_of_same([senses[place] for place in tagged], np.ones((len(tagged), len(tagged))))
     return {
         "ranks": ranks,
+        "nearest": nearest,
         "same_sense": [float(np.mean(shares)) for shares in found],
         "chance": float(np.mean(chance)),
         "answers": found,
@@ -189,6 +191,13 @@ def _rank(cosines_N: Cosines, query: int, answer: int) -> float:
     others = np.delete(cosines_N, query)
     wanted = cosines_N[answer]
     return float((others > wanted).sum() + ((others == wanted).sum() + 1) / 2)
+
+
+def _nearest(cosines_N: Cosines, query: int) -> int:
+    """Return the nearest neighbor of an occurrence, the first of equals."""
+    others = cosines_N.copy()
+    others[query] = -np.inf
+    return int(others.argmax())
 
 
 def _sense(sentence: SenseSentence, at: int) -> tuple[str, ...]:

@@ -4,14 +4,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold here", "open", "not run yet"
 ERRORS = 2.0  # standard errors that a difference must exceed
-MARGIN = 0.01  # two sides whose difference is smaller, with two standard errors, do not differ
+MARGIN = 0.01  # a difference that counts: a point
 
+Expected = Literal["better", "alike", "no worse"]
+"""Relation of two sides that a claim states, the side that it names first to the other."""
 Scores = Mapping[int, float]
 """Scores by seed, as fractions of 1."""
 
@@ -23,11 +26,6 @@ class Difference:
     mean: float
     error: float | None
     num: int
-
-    @property
-    def is_above(self) -> bool:
-        """True if the mean is positive and exceeds two standard errors."""
-        return self.error is not None and self.mean > 0 and self.mean > ERRORS * self.error
 
 
 def paired_difference(first: Scores, second: Scores) -> Difference | None:
@@ -49,31 +47,27 @@ def instance_difference(first: NDArray[np.float64], second: NDArray[np.float64])
     return Difference(float(differences.mean()), error, len(differences))
 
 
-def judge(differences: Sequence[Difference | None]) -> str:
-    """Return the verdict on a claim that all differences are positive."""
-    if any(one is None for one in differences) or not differences:
-        return NOT_RUN
-    known = [one for one in differences if one is not None]
-    if any(one.error is None for one in known):
-        return OPEN
-    return HOLDS if all(one.is_above for one in known) else FAILS
+def judge(difference: Difference | None, expected: Expected = "better") -> str:
+    """Return the verdict on a claim about a difference; ``errors`` below are two standard errors.
 
-
-def judge_alike(differences: Sequence[Difference | None]) -> str:
-    """Return the verdict on a claim that two sides do not differ, by a point or more.
-
-    It holds if all differences are below `MARGIN` with two standard errors added. It fails if one exceeds two standard
-    errors. Otherwise it is open: the runs are too noisy to decide.
+    ``better`` holds if the difference exceeds its errors, and fails if a point or more is excluded. ``alike`` holds if
+    the difference is below a point with its errors added, and fails if it exceeds its errors. ``no worse`` holds if a
+    loss of a point or more is excluded, and fails if the loss exceeds its errors. All else is open: one seed, or too
+    noisy.
     """
-    if any(one is None for one in differences) or not differences:
+    if difference is None:
         return NOT_RUN
-    known = [one for one in differences if one is not None]
-    if any(one.error is None for one in known):
+    if difference.error is None:
         return OPEN
-    sizes = [(abs(one.mean), ERRORS * one.error) for one in known if one.error is not None]
-    if all(size + errors < MARGIN for size, errors in sizes):
+    mean, errors = difference.mean, ERRORS * difference.error
+    holds, fails = {
+        "better": (mean > 0 and mean > errors, mean + errors < MARGIN),
+        "alike": (abs(mean) + errors < MARGIN, abs(mean) > errors),
+        "no worse": (mean - errors > -MARGIN, mean < 0 and -mean > errors),
+    }[expected]
+    if holds:
         return HOLDS
-    return FAILS if any(size > errors and size + errors >= MARGIN for size, errors in sizes) else OPEN
+    return FAILS if fails else OPEN
 
 
 def show_scores(scores: Scores) -> str:

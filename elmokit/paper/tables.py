@@ -4,12 +4,12 @@ A table has the rows that were run. A line below it names the others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from elmokit.analysis.datasets import find_dataset
 from elmokit.paper.arms import ARMS, BASELINE, ELMO, TUNED, UNTRAINED
 from elmokit.paper.comparisons import ENCODER_TITLES, layer_scores, mean_weights, mix_weights, updates
-from elmokit.paper.evaluations import TEST_SETS
+from elmokit.paper.evaluations import QUERIES, TEST_SETS
 from elmokit.paper.plan import (
     BUDGETED,
     COVERAGE,
@@ -21,11 +21,13 @@ from elmokit.paper.plan import (
     PERPLEXITY,
     SENSES,
     TAGS,
+    TASK,
     THREE_SEEDS,
     TUNED_ROWS,
     TUNING,
     UNTUNED_ROWS,
     Kind,
+    PaperRun,
 )
 from elmokit.paper.results import Results
 from elmokit.paper.statistics import NOT_RUN, error_reduction, show_scores
@@ -47,11 +49,13 @@ PAPER1 = {
 }
 """The paper's Table 1: previous best, baseline, with ELMo, errors removed. Its NER data are CoNLL-2003."""
 TABLE1_ENDS = ("errors removed", "paper: previous best", "paper: baseline", "paper: + ELMo", "paper: errors removed")
-PAPER_ENSEMBLES = {"squad": "87.4 (11 models)", "snli": "89.3 (5 models)"}
+PAPER_ENSEMBLES = {"squad": "87.4 (11 models)", "snli": "89.3 (5 models; previous best 88.9)"}
 NOT_PLANNED = {("coref", "output")}
 """Cells of a table that the paper leaves empty too."""
 PAPER_NEIGHBORS = "playing, game, games, played, players, plays, player, Play, football, multiplayer"
+PUBLISHED_SENSES = "Raganato et al. 2017 69.9; Iacobacci et al. 2016 70.1"  # in the paper's Table 5
 PLACES = ("input", "output")
+COVE_ROWS, COVE_ARMS = ("squad", "sst"), (BASELINE, "cove", ELMO)
 MIXED_ROWS = ("ner-wikigold", "sst", "snli", "squad", "srl", "coref")
 
 
@@ -120,7 +124,9 @@ def show_table1(results: Results) -> str:
     return join_parts(
         [
             run_table([*headings, *TABLE1_ENDS], rows, results=slice(3, 7), label=slice(1, 2)),
+            titled("CoVe in place of ELMo, test scores", show_arms(results, COVE_ROWS, COVE_ARMS, {}, part="test")),
             titled("Ensembles of the same runs, test scores", ensembles),
+            titled("ELMo, tuned on the task's text, dev scores", show_arms(results, TUNED_ROWS, [ELMO, TUNED], {})),
             titled("Perplexity of the dev text, mean of both directions, before and after tuning", tuning),
             titled("Share of the tokens that have a static vector", coverage),
         ]
@@ -178,15 +184,22 @@ def _coverage_rows(results: Results) -> Iterable[list[str]]:
         yield [find_dataset(row).title, *cells]
 
 
-def show_arms(results: Results, rows: Sequence[str], arms: Sequence[str], paper: dict[str, dict[str, str]]) -> str:
-    """Return the dev scores of arms, one column per row that was run, each beside the paper's number if it has any."""
-    run = [row for row in rows if any(results.scores(row, arm, "dev") for arm in arms)]
+def show_arms(
+    results: Results,
+    rows: Sequence[str],
+    arms: Sequence[str],
+    paper: dict[str, dict[str, str]],
+    *,
+    part: Literal["dev", "test"] = "dev",
+) -> str:
+    """Return the scores of arms, one column per row that was run, each beside the paper's number if it has any."""
+    run = [row for row in rows if any(results.scores(row, arm, part) for arm in arms)]
     others = [find_dataset(row).title for row in rows if row not in run]
     lines = []
     for arm in arms:
         cells = [
             [
-                show_scores(results.scores(row, arm, "dev")) if (row, arm) not in NOT_PLANNED else NOTHING,
+                show_scores(results.scores(row, arm, part)) if (row, arm) not in NOT_PLANNED else NOTHING,
                 paper.get(arm, {}).get(row, NOTHING),
             ]
             for row in run
@@ -211,9 +224,19 @@ def show_neighbors(results: Results) -> str:
             rows.append([ENCODER_TITLES[encoder], _layer_name(encoder, layer), *ranks, f"{share:.1%}"])
     headings = ["encoder", "layer", "rank, baseball", "rank, theater", "nearest has the same sense"]
     table = run_table(headings, rows, results=slice(2, None), label=slice(1))
+    shown = _nearest_sentences(results)
     glove = results.evaluation(NEIGHBORS, "play", "glove")
     words = NOT_RUN if glove is None else ", ".join(glove["words"])
-    return join_parts([table, f"Nearest words by GloVe: {words}. The paper's: {PAPER_NEIGHBORS}."])
+    return join_parts([table, shown, f"Nearest words by GloVe: {words}. The paper's: {PAPER_NEIGHBORS}."])
+
+
+def _nearest_sentences(results: Results) -> str:
+    """Return the paper's queries with the sentences that the biLM's top layer finds."""
+    found = results.evaluation(NEIGHBORS, "play", "bilm")
+    if found is None or "nearest" not in found:  # older results have none
+        return ""
+    rows = [[f"{query} …", f"… {answer} …", found["nearest"][query][-1]] for query, answer in QUERIES.items()]
+    return titled("The paper's queries", as_table(["query", "the paper's neighbor", "ours, top layer"], rows))
 
 
 def show_layers(results: Results, kind: Kind, encoders: Sequence[str] = ENCODERS) -> str:
@@ -252,22 +275,23 @@ def show_signals(results: Results) -> str:
 
 
 def show_test_sets(results: Results) -> str:
-    """Return the accuracies of the biLM's layers on each test set of word senses, and on senses of several words."""
-    found = results.evaluation(SENSES, "wsd", "bilm")
-    if found is None:
+    """Return every layer's accuracy on each test set of word senses, and on multi-word senses."""
+    made = {encoder: results.evaluation(SENSES, "wsd", encoder) for encoder in ENCODERS}
+    found = {encoder: one for encoder, one in made.items() if one is not None}
+    if not found:
         return ""
-    parts = [name for name in ("all", *TEST_SETS, "multi-word") if name in found]
-    num_layers = len(found["all"]["layers"])
+    first = next(iter(found.values()))
+    parts = [name for name in ("all", *TEST_SETS, "multi-word") if name in first]
     rows = [
-        [
-            name,
-            f"{found[name]['num_instances']:,}",
-            f"{100 * found[name]['first_sense']:.2f}",
-            *(f"{100 * score:.2f}" for score in found[name]["layers"]),
-        ]
-        for name in parts
+        ["instances", NOTHING, *(f"{first[name]['num_instances']:,}" for name in parts)],
+        ["WordNet's first sense", NOTHING, *(f"{100 * first[name]['first_sense']:.2f}" for name in parts)],
     ]
-    return as_table(["test set", "instances", "first sense", *(f"layer {n}" for n in range(num_layers))], rows)
+    for encoder, one in found.items():
+        for layer in range(len(one["all"]["layers"])):
+            scores = [f"{100 * one[name]['layers'][layer]:.2f}" if name in one else NOTHING for name in parts]
+            rows.append([ENCODER_TITLES[encoder], _layer_name(encoder, layer), *scores])
+    table = as_table(["encoder", "layer", *parts], rows)
+    return join_parts([table, f"Published, on the same test sets together: {PUBLISHED_SENSES}."])
 
 
 def show_fractions(results: Results) -> str:
@@ -280,7 +304,19 @@ def show_fractions(results: Results) -> str:
                 cells[:2] = [NOTHING] * 2
             rows.append([find_dataset(row).title, ARMS[arm].title, *cells])
     headings = ["data", "arm", *(f"{share:.1%}" for share in FRACTIONS)]
-    return run_table(headings, rows, results=slice(2, None), label=slice(2))
+    counts = "; ".join(f"{find_dataset(row).title} {_counts(results, row)}" for row in ("snli", "srl"))
+    return join_parts(
+        [
+            run_table(headings, rows, results=slice(2, None), label=slice(2)),
+            f"The shares are of the training data that all tables use, in examples: {counts}.",
+        ]
+    )
+
+
+def _counts(results: Results, row: str) -> str:
+    """Return the number of training examples of each fraction, in words."""
+    sizes = [results.recipes.recipe(PaperRun(TASK, row, BASELINE, fraction=share)).training for share in FRACTIONS]
+    return ", ".join(f"{one.max_examples:,}" for one in sizes)
 
 
 def show_updates(results: Results) -> str:
@@ -291,9 +327,16 @@ def show_updates(results: Results) -> str:
         pairs = ", ".join(
             f"{f'{needed:,}' if needed else 'not reached'} for {best:,}" for best, needed in found.values()
         )
-        rows.append([find_dataset(row).title, pairs or NOT_RUN])
-    headings = ["data", "updates of ELMo for those of the baseline, each seed"]
-    return run_table(headings, rows, results=slice(1, None), label=slice(1))
+        training = results.recipes.recipe(PaperRun(TASK, row, BASELINE)).training
+        per_epoch = (training.max_examples or 0) / training.batch_size
+        reached = [(best, needed) for best, needed in found.values() if needed]
+        epochs = NOTHING
+        if reached and per_epoch:
+            of_baseline, of_elmo = (sum(steps) / len(reached) / per_epoch for steps in zip(*reached, strict=True))
+            epochs = f"{of_elmo:.1f} for {of_baseline:.1f}"
+        rows.append([find_dataset(row).title, pairs or NOT_RUN, epochs])
+    headings = ["data", "updates of ELMo for those of the baseline, each seed", "in epochs, mean"]
+    return run_table(headings, rows, results=slice(1, 2), label=slice(1))
 
 
 def show_mixes(results: Results) -> str:

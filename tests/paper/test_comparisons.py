@@ -2,12 +2,24 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from paper_records import make_record, task_result
 from toy_datasets import write_recipes
 
-from elmokit.paper.comparisons import BestOf, Ensemble, Steps, Updates, Weight, updates
-from elmokit.paper.plan import ENSEMBLE, TASK, PaperRun
+from elmokit.paper.comparisons import (
+    BestOf,
+    Ensemble,
+    ErrorsRemoved,
+    Favored,
+    Probe,
+    Steps,
+    Updates,
+    Weight,
+    updates,
+)
+from elmokit.paper.instances import pack_bits
+from elmokit.paper.plan import ENSEMBLE, TAGS, TASK, PaperRun
 from elmokit.paper.results import Results
 from elmokit.paper.run_file import RunRecord
 from elmokit.paper.settings import Recipes
@@ -74,18 +86,35 @@ def test_an_ensemble_is_compared_with_its_members(recipes: Recipes) -> None:
     assert Ensemble("snli", "elmo").difference(open_results(recipes, members)) is None
 
 
-def test_a_weight_is_claimed_above_or_below_a_third(recipes: Recipes) -> None:
+def test_a_weight_is_claimed_to_be_the_largest_or_below_a_third(recipes: Recipes) -> None:
     results = open_results(recipes, make_scores(recipes, "srl", {"elmo": (0.5, 0.5)}))  # 0.2, 0.7, 0.1
     for weight, mean in (
-        (Weight("srl", "input", 1), 0.7 - 1 / 3),
-        (Weight("srl", "input", 2, is_below=True), 1 / 3 - 0.1),
+        (Favored("srl", "input", 1), 0.7 - 0.2),
+        (Favored("srl", "input", 2), 0.1 - 0.7),
+        (Weight("srl", "input", 2), 1 / 3 - 0.1),
     ):
         found = weight.difference(results)
         assert found is not None
         assert found.mean == pytest.approx(mean)
-    assert (
-        Weight("srl", "input", 2, is_below=True).title() == "EWT PropBank: 1/3, against weight of layer 2 at the input"
-    )
+    assert Weight("srl", "input", 2).title() == "EWT PropBank: 1/3, against weight of layer 2 at the input"
+    assert Favored("srl", "input", 1).title().endswith("weight of layer 1 at the input, against the largest other one")
+
+
+def test_the_errors_that_elmo_removes_are_compared_with_a_goal(recipes: Recipes) -> None:
+    scores = {"baseline": (0.8, 0.9), "elmo": (0.85, 0.9)}  # a quarter of 0.2, nothing of 0.1
+    found = ErrorsRemoved("parse", 0.1).difference(open_results(recipes, make_scores(recipes, "parse", scores)))
+    assert found is not None
+    assert (found.mean, found.error) == (pytest.approx((0.15 - 0.1) / 2), pytest.approx(0.125))
+
+
+def test_a_probe_is_compared_with_a_tagger_over_its_seeds(recipes: Recipes) -> None:
+    tagger = make_scores(recipes, "tag", {"baseline": (0.92, 0.94)})
+    result = {"dev": [0.8, 0.9], "test": [0.8, 0.95], "num_tokens": 8, "answers": [pack_bits(np.ones(8, bool))] * 2}
+    probe = make_record(recipes, PaperRun(TAGS, "pos", "bilm"), result)
+    found = Probe("tag", "baseline", 1).difference(open_results(recipes, [*tagger, probe]))
+    assert found is not None
+    assert (found.mean, found.error) == (pytest.approx(0.02), pytest.approx(0.01))
+    assert Probe("tag", "baseline", 1).difference(open_results(recipes, tagger)) is None
 
 
 def test_a_score_that_elmo_never_reaches_saves_no_updates(recipes: Recipes) -> None:

@@ -5,10 +5,22 @@ import pytest
 from elmokit.errors import InputError
 from elmokit.paper.arms import ARMS
 from elmokit.paper.claims import CLAIMS
-from elmokit.paper.comparisons import Arms, BestOf, Ensemble, Gains, Layers, Steps, Updates, Weight
+from elmokit.paper.comparisons import (
+    Arms,
+    BestOf,
+    Ensemble,
+    ErrorsRemoved,
+    Favored,
+    Gains,
+    Layers,
+    Probe,
+    Steps,
+    Updates,
+    Weight,
+)
 from elmokit.paper.estimates import estimate_runs
 from elmokit.paper.page import SECTIONS
-from elmokit.paper.plan import ENSEMBLE, TABLES, TASK, PaperRun, choose_tables, plan_runs
+from elmokit.paper.plan import ENSEMBLE, TABLES, TAGS, TASK, PaperRun, choose_tables, plan_runs
 from elmokit.paper.settings import Recipes
 
 RECIPES = Recipes()
@@ -78,8 +90,11 @@ def test_every_run_of_a_claim_is_in_the_plan():
                     assert all(RECIPES.settings(run) in settings for run in runs), comparison
                 case Ensemble(row, arm):
                     assert (ENSEMBLE, row, arm) in planned
-                case Updates(row) | Weight(row):
+                case Updates(row) | Weight(row) | Favored(row) | ErrorsRemoved(row):
                     assert RECIPES.settings(PaperRun(TASK, row, "elmo")) in settings
+                case Probe(row, arm):
+                    assert RECIPES.settings(PaperRun(TASK, row, arm)) in settings
+                    assert (TAGS, "pos", "bilm") in planned
                 case Layers(kind, (encoder, _)):
                     assert any((kind, encoder) == (one[0], one[2]) for one in planned)
                 case _:

@@ -14,7 +14,6 @@ from elmokit.paper.statistics import (
     error_reduction,
     instance_difference,
     judge,
-    judge_alike,
     paired_difference,
     show_difference,
     show_scores,
@@ -36,16 +35,15 @@ def test_a_paired_difference_by_hand():
 def test_a_claim_holds_above_two_standard_errors():
     wide = paired_difference({0: 0.09, 1: 0.31}, {0: 0.0, 1: 0.0})  # mean 0.2, error 0.11
     narrow = paired_difference({0: 0.11, 1: 0.29}, {0: 0.0, 1: 0.0})  # mean 0.2, error 0.09
-    assert (judge([wide]), judge([narrow]), judge([narrow, wide])) == (FAILS, HOLDS, FAILS)
-    assert (judge_alike([wide]), judge_alike([narrow])) == (OPEN, FAILS)
+    worse = paired_difference({0: 0.0, 1: 0.0}, {0: 0.2, 1: 0.2})
     same, close, apart = (paired_difference({0: a, 1: b}, {0: 0.0, 1: 0.0}) for a, b in SMALL)
-    assert (judge_alike([same]), judge_alike([close]), judge_alike([apart])) == (HOLDS, HOLDS, FAILS)
-    assert judge_alike([same, wide]) == OPEN
-    assert judge([paired_difference({0: 0.0, 1: 0.0}, {0: 0.2, 1: 0.2})]) == FAILS
-    assert (
-        judge([paired_difference({0: 0.9}, {0: 0.1})]) == judge_alike([paired_difference({0: 0.9}, {0: 0.1})]) == OPEN
-    )
-    assert judge([narrow, None]) == judge([]) == NOT_RUN
+    given = (wide, narrow, worse, same, close, apart)
+    assert [judge(one) for one in given] == [OPEN, HOLDS, FAILS, FAILS, HOLDS, HOLDS]
+    assert [judge(one, "alike") for one in given] == [OPEN, FAILS, FAILS, HOLDS, HOLDS, FAILS]
+    assert [judge(one, "no worse") for one in given] == [OPEN, HOLDS, FAILS, HOLDS, HOLDS, HOLDS]
+    single = paired_difference({0: 0.9}, {0: 0.1})
+    for expected in ("better", "alike", "no worse"):
+        assert (judge(single, expected), judge(None, expected)) == (OPEN, NOT_RUN)
 
 
 def test_two_layers_are_paired_by_instance():
