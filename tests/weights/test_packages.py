@@ -19,7 +19,7 @@ from elmokit.embed.embedder import Embedder
 from elmokit.errors import InputError, OutputError, WeightsError
 from elmokit.score.saved_lm import save_language_model
 from elmokit.score.scoring import Scorer
-from elmokit.weights.bundled import find_package, list_packages
+from elmokit.weights.bundled import PUBLISHED_PACKAGES, find_package, list_packages
 from elmokit.weights.conversion import convert_model
 from elmokit.weights.packages import write_package
 from elmokit.weights.source import load_saved, load_softmax
@@ -89,9 +89,10 @@ def test_two_packages_with_one_model_are_rejected(tmp_path: Path, site: Path) ->
         find_package("xx-tiny")
 
 
-def test_a_missing_model_of_ours_is_reported_with_its_command() -> None:
-    with pytest.raises(WeightsError, match="pip install elmokit-en-medium"):
-        load_saved("en-medium")
+def test_a_missing_model_of_ours_is_reported_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PUBLISHED_PACKAGES, "xx-large", "elmokit-xx-large")
+    with pytest.raises(WeightsError, match="pip install elmokit-xx-large"):
+        load_saved("xx-large")
 
 
 def test_a_name_that_is_none_or_a_folder_in_use_is_rejected(tmp_path: Path) -> None:
