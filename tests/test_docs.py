@@ -79,6 +79,7 @@ def parse(words: list[str]) -> None:
         "tasks",
         "tutorials/allennlp",
         "tutorials/embed",
+        "tutorials/pytorch",
     ],
 )
 def test_the_page_runs(name, tmp_path, monkeypatch):
