@@ -84,7 +84,10 @@ PUBLIC_MODULES = (
     "elmokit.score.perplexity",
     "elmokit.score.saved_lm",
     "elmokit.text.chars",
+    "elmokit.text.lines",
     "elmokit.text.preparation",
+    "elmokit.text.rules",
+    "elmokit.weights.signing",
 )
 
 _HOMES = {
