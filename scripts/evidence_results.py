@@ -14,8 +14,10 @@ run, in their order.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from en_small_results import (
@@ -37,6 +39,7 @@ from model_labs import YARDSTICK, Bench, ModelLab, open_bench
 from elmokit.analysis.blimp import DIRECTIONS, PHENOMENA
 from elmokit.analysis.blimp import PUBLISHED as PUBLISHED_BLIMP
 from elmokit.analysis.lexsub import PUBLISHED as PUBLISHED_LEXSUB
+from elmokit.analysis.pos_probe import PUBLISHED as PUBLISHED_POS
 from elmokit.analysis.sts import PUBLISHED as PUBLISHED_STS
 from elmokit.analysis.wsd import PUBLISHED as PUBLISHED_WSD
 from elmokit.atomic import atomic_file
@@ -54,7 +57,9 @@ ABOUT_TRAINING = """\
 The curve shows the perplexity of the first 100,000 words of `wiki.dev`. Tokens and sentence boundaries count once,
 although both directions predict them. Below, the model as trained (float32) and as released (rounded), beside modified
 Kneser-Ney n-grams of the same tokens, unpruned: mean of both directions, `warm`."""
-ABOUT_PERPLEXITY = "Mean of both directions, full softmax, `warm`. Out-of-vocabulary words are one word, `<UNK>`."
+ABOUT_PERPLEXITY = """\
+Full softmax. Out-of-vocabulary words are one word, `<UNK>`. A sentence starts from zero (`reset`), from a settled state
+(`warm`) or from the state after the previous sentence (`carry`). Ratios are to the first model's mean."""
 ABOUT_BLIMP = """\
 Accuracy in %, mean over 67 paradigms; a tie is wrong. *In vocabulary* leaves out the pairs in which a word that differs
 is out of vocabulary. Below, the 12 phenomena. Published figures are for forward models."""
@@ -70,7 +75,9 @@ components, both estimated on `wiki.dev`; its settings were chosen on `sts-dev` 
 ABOUT_POS = """\
 Accuracy in % of a linear classifier on frozen vectors: UD English-EWT, XPOS. The paper's Table 6 is on the Wall Street
 Journal, so its numbers are not comparable."""
-ABOUT_CHECKPOINTS = "The same measurements at several points of one training run."
+ABOUT_CHECKPOINTS = """\
+The same measurements at several points of the training run, and at its end. The learning rate is constant until the
+last fifth of the run, so that earlier models are not at their best."""
 
 
 def main() -> None:
@@ -93,7 +100,9 @@ def main() -> None:
             raise InputError(f"section {unknown[0]!r}; expected some of {', '.join(SECTIONS)}")
         facts = gather_facts(command)
         folders = args.data.absolute(), args.work.absolute()
-        bench, points = (open_bench(names, *folders, args.yardstick) for names in (args.models, args.checkpoints))
+        bench = open_bench(args.models, *folders, args.yardstick)
+        last = [*args.checkpoints, *args.models[-1:]] if args.checkpoints else []
+        points = replace(open_bench(last, *folders, None), has_control=False)
         parts = [head(args.title, args.note, facts)]
         if args.run is not None:
             parts.append(training(bench, args.run.absolute(), args.output.absolute().with_suffix(".svg")))
@@ -134,6 +143,8 @@ def training(bench: Bench, run: Path, curve: Path) -> Section:
     lab.call(drawing)
     counting: Command = [SCRIPTS / "ngram_perplexity.py", run, *map(lab.text, HELD_OUT), "--json"]
     ngrams = lab.measure("ngrams", counting)
+    seed = json.loads((run / "recipe.json").read_text("utf-8"))["training"]["seed"]
+    measuring = [elmokit("perplexity", lab.model, lab.text(text), "--json") for text in HELD_OUT]
     rows = []
     for text in HELD_OUT:
         exact, rounded = (
@@ -147,8 +158,9 @@ def training(bench: Bench, run: Path, curve: Path) -> Section:
             rows.append((text, f"{one['order']}-grams", f"{one['mean']:.3f}", ""))
     return [
         *("## Training", "", f"![held-out perplexity and loss against tokens seen]({curve.name})", ""),
-        *(ABOUT_TRAINING, "", *lab.as_block(drawing, counting)),
-        *(*as_table(TRAINING_HEADINGS, [training_numbers(run)]), ""),
+        *(ABOUT_TRAINING, "", *lab.as_block(drawing, counting, *measuring)),
+        f"Recipe: `recipes/{released.name}.toml`; training seed {seed}.",
+        *("", *as_table(TRAINING_HEADINGS, [training_numbers(run)]), ""),
         *as_table(("text", "model", "perplexity", "against as trained"), rows),
     ]
 
@@ -181,17 +193,22 @@ def perplexity(bench: Bench) -> Section:
     """Return perplexities on held-out text."""
     rows, blocks = [], []
     for text in TEXTS:
-        wrapped = ["--wrapped"] * (text in WRAPPED)
+        options = ["--wrapped"] if text in WRAPPED else ["--all-states"]
 
-        def command(lab: ModelLab, text: str = text, wrapped: list[str] = wrapped) -> Command:
-            return elmokit("perplexity", lab.model, lab.text(text), *wrapped, "--json")
+        def command(lab: ModelLab, text: str = text, options: list[str] = options) -> Command:
+            return elmokit("perplexity", lab.model, lab.text(text), *options, "--json")
 
-        found = bench.measure_all(f"perplexity-{text}", command)
-        values = {name: one["arithmetic_mean"] for name, (one,) in found.items()}
-        first = next(iter(values.values()))
-        rows.append((text, *(f"{value:.2f} ({value / first:.3f}x)" for value in values.values())))
+        found = bench.measure_all(f"perplexities-{text}", command)
+        firsts = next(iter(found.values()))
+        for name, states in found.items():
+            for one, first in zip(states, firsts, strict=True):
+                keys = ("forward", "backward", "arithmetic_mean", "geometric_mean")
+                ratio = one["arithmetic_mean"] / first["arithmetic_mean"]
+                rest = f"{ratio:.3f}x", f"{one['num_targets']:,}", f"{one['unknown_share']:.2%}"
+                rows.append((text, f"{name}, {one['state']}", *(f"{one[key]:.2f}" for key in keys), *rest))
         blocks += bench.shown(command)
-    return ["## Perplexity", "", ABOUT_PERPLEXITY, "", *blocks, *as_table(("text", *_names(bench)), rows)]
+    headings = ("text", "model", "forward", "backward", "mean", "geometric mean", "ratio", "targets", "unknown")
+    return ["## Perplexity", "", ABOUT_PERPLEXITY, "", *blocks, *as_table(headings, rows)]
 
 
 def blimp(bench: Bench) -> Section:
@@ -291,9 +308,10 @@ def parts_of_speech(bench: Bench) -> Section:
     def command(lab: ModelLab) -> Command:
         parts = ("train", "dev", "test")
         files = [word for part in parts for word in (f"--{part}", lab.data / "pos" / f"en_ewt-ud-{part}.conllu.xz")]
-        return elmokit("evaluate", "pos", *files, "--model", lab.model, "--control", "--json")
+        control = ["--control"] * bench.has_control
+        return elmokit("evaluate", "pos", *files, "--model", lab.model, *control, "--json")
 
-    found = bench.measure_all("pos", command)
+    found = bench.measure_all("pos" if bench.has_control else "pos-without-control", command)
     if yardstick := bench.measure_yardstick("pos"):
         found[YARDSTICK] = yardstick
     rows = [
@@ -306,7 +324,8 @@ def parts_of_speech(bench: Bench) -> Section:
         for one in layers
     ]
     table = as_table(("model", "layer", "dev", "test"), rows)
-    return ["## Parts of speech", "", ABOUT_POS, "", *bench.shown(command), *table]
+    published = _published(PUBLISHED_POS, "Peters et al. 2018, Table 6, Wall Street Journal")
+    return ["## Parts of speech", "", ABOUT_POS, "", *bench.shown(command), *table, "", published]
 
 
 def per_model(make: Callable[[Lab], Section]) -> Callable[[Bench], Section]:

@@ -1,5 +1,7 @@
 """Models to measure side by side, each with a cache of its measurements, and the yardstick beside them."""
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from elmokit.weights.bundled import find_model
 from elmokit.weights.sums import SUMS
 
 YARDSTICK = "all-MiniLM-L6"
+KEPT = re.compile(r"at-(\d+)")  # a model that a run kept
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class Bench:
     data: Path
     work: Path
     yardstick: Path | None
+    has_control: bool = True
+    """Probe an untrained model of each shape, too."""
 
     def measure_all(self, name: str, command: Callable[[ModelLab], Command]) -> dict[str, Found]:
         """Return the output of a command for every model."""
@@ -103,7 +108,11 @@ def open_bench(models: list[str], data: Path, work: Path, yardstick: Path | None
 
 
 def _title(model: str, folder: Path) -> str:
-    """Return a model's name: as given, or that of its folder."""
+    """Return a model's name: as given, or that of its folder; for a model saved during a run, the tokens read."""
     if not Path(model).is_dir():
         return model
+    recipe = folder.parent / "recipe.json"
+    if found := KEPT.fullmatch(folder.name) if recipe.is_file() else None:
+        training = json.loads(recipe.read_text("utf-8"))["training"]
+        return f"{int(found[1]) * training['num_rows'] * training['unroll_steps'] / 1e6:.0f} M tokens"
     return folder.parent.name if folder.name == "model" else folder.name

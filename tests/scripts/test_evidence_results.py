@@ -12,7 +12,7 @@ from elmokit.analysis.blimp import DIRECTIONS
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 PERPLEXITY = {
     "forward": 70.0, "backward": 68.0, "arithmetic_mean": 69.0, "geometric_mean": 68.9, "num_targets": 9,
-    "unknown_share": 0.02,
+    "unknown_share": 0.02, "state": "warm",
 }  # fmt: skip
 NGRAMS = {"forward": 90, "backward": 90, "mean": 90, "targets": 9, "unknown": 1}
 NEIGHBOR = {"similarity": 0.9, "tokens": ["a", "play", "|"], "position": 1}
@@ -77,7 +77,7 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(en_small_results.Lab, "call", call)
     monkeypatch.setattr(model_labs.YardstickLab, "call", call)
     monkeypatch.chdir(tmp_path)
-    for name in ("good", "better", "at-10M"):
+    for name in ("good", "better"):
         Path(name).mkdir()
         (Path(name) / "SHA256SUMS").write_text(f"0  {name}\n")
     return shown
@@ -91,11 +91,15 @@ def run(name: str, monkeypatch: pytest.MonkeyPatch, *args: str) -> ModuleType:
 
 
 def test_models_stand_side_by_side_with_the_yardstick(called, monkeypatch):
-    options = ["--work", "work", "-o", "page.md", "--yardstick", "env/bin/python", "--checkpoints", "at-10M"]
+    make_run(Path("run"), num_rows=100)
+    Path("run/at-40000").mkdir()
+    Path("run/at-40000/SHA256SUMS").write_text("0  at\n")
+    options = ["--work", "work", "-o", "page.md", "--yardstick", "env/bin/python", "--checkpoints", "run/at-40000"]
     run("evidence_results", monkeypatch, "there/data", "good", "better", *options)
     page = Path("page.md").read_text("utf-8")
     for row in (
-        "| wiki.test | 69.00 (1.000x) | 60.00 (0.870x) |",
+        "| wiki.test | good, warm | 70.00 | 68.00 | 69.00 | 68.90 | 1.000x | 9 | 2.00% |",
+        "| wiki.test | better, warm | 70.00 | 68.00 | 60.00 | 68.90 | 0.870x | 9 | 2.00% |",
         "| **all** | 70.1 | 70.1 | 70.1 | 70.1 | 70.1 | 70.1 |",
         "| WordNet's first sense |  | 65.9 | 65.9 |",
         "| better | 1 | 69.0 | 69.0 |",
@@ -104,7 +108,7 @@ def test_models_stand_side_by_side_with_the_yardstick(called, monkeypatch):
         "| all-MiniLM-L6 | 9.0 MB | 22 | 2,600 | - |",
         "| good | 26.0 MB | 11 | 12,000 | 14,000 |",
         "| shape of better, untrained | 1 | 90.00 | 91.00 |",
-        "| at-10M | 1 | 90.00 | 91.00 |",
+        "| 20 M tokens | 1 | 90.00 | 91.00 |",
     ):
         assert row in page, row
     assert "## What more text buys" in page
@@ -126,11 +130,11 @@ def test_another_model_in_the_same_place_is_rejected(called, monkeypatch):
         run("evidence_results", monkeypatch, "there/data", "good", *options[:-1], "colours")
 
 
-def make_run(folder: Path) -> None:
+def make_run(folder: Path, *, num_rows: int = 2) -> None:
     (folder / "model").mkdir(parents=True)
     (folder / "text").mkdir()
     (folder / "model" / "SHA256SUMS").write_text("0  config.json\n")
-    (folder / "recipe.json").write_text(json.dumps({"training": {"num_rows": 2, "unroll_steps": 5}}))
+    (folder / "recipe.json").write_text(json.dumps({"training": {"num_rows": num_rows, "unroll_steps": 5, "seed": 7}}))
     (folder / "log.jsonl").write_text(json.dumps({"kind": "LogLine", "step": 100, "seconds": 3600.0, "epoch": 2.0}))
     meta = {"num_sentences": 3, "num_tokens": 20, "num_words": 7, "num_left_out": 1}
     (folder / "text" / "corpus.json").write_text(json.dumps(meta))
@@ -147,6 +151,8 @@ def test_a_run_adds_its_curve_n_grams_and_the_cost_of_rounding(called, monkeypat
         "| wiki.test | as released | 60.000 | -13.043% |",
         "| wiki.test | 5-grams | 90.000 |  |",
         "](page.svg)",
+        "Recipe: `recipes/better.toml`; training seed 7.",
+        "elmokit perplexity runs/run/model data/lm/wiki.test.txt.xz --json",
     ):
         assert row in page, row
     assert "python scripts/learning_curve.py runs/run -o page.svg" in called
