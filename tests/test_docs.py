@@ -71,9 +71,11 @@ def parse(words: list[str]) -> None:
     [
         "analysis",
         "deploying",
+        "embedding",
         "encoders",
         "foreign-weights",
         "index",
+        "install",
         "migrating",
         "scoring",
         "tasks",
