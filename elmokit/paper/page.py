@@ -52,7 +52,7 @@ OVERLAPS = {
   ([tasks-overlap.md](tasks-overlap.md)). Its gain was as large on the examples that it had not read.
 """
 }
-"""What a biLM has read of the test sets."""
+"""Remarks on test sets that a biLM has read, by its name."""
 TRAINING_DATA = {
     "snli": (549_367, "pairs"),
     "squad": (87_599, "questions"),
