@@ -73,6 +73,7 @@ def test_sentence_shows_substitutes_and_restores_its_address(page, client, check
     page.fill("#text", SENTENCES[0])
     page.click(".go")
     page.wait_for_selector(".token >> text=river")
+    page.wait_for_selector(".waiting", state="detached")  # until then tokens may move below the pointer
     page.click(".token >> text=river")
     page.wait_for_selector("text=In the place of “river”")
     assert page.locator(".ranking").count() == 3
