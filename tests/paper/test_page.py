@@ -116,6 +116,19 @@ def test_each_bilm_has_its_own_runs_and_all_share_the_baselines(folder):
         open_results(folder, other, elmo="huge")
 
 
+def test_a_bilm_is_called_by_its_name_or_by_that_of_its_run(folder, tmp_path, capfd):
+    run = tmp_path / "my-run"
+    (run / "model").mkdir(parents=True)
+    args = ["reproduce", "all", "--page", "--results", str(folder), "--recipes", str(folder / "recipes")]
+    for elmo, name in (
+        (str(tmp_path / "my-run" / "model"), "my-run"),
+        (str(tmp_path / "my-run"), "my-run"),
+        ("x", "x"),
+    ):
+        assert cli.run([*args, "--elmo", elmo]) == 1
+        assert f"the file of runs has none with {name};" in capfd.readouterr().err
+
+
 def test_an_ensemble_counts_if_its_members_do(folder):
     results = open_results(folder)
     members = [results.find(PaperRun(TASK, "snli", "elmo", seed)).identity for seed in (0, 1)]

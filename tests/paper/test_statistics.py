@@ -41,9 +41,10 @@ def test_a_claim_holds_above_two_standard_errors():
     assert [judge(one) for one in given] == [OPEN, HOLDS, FAILS, FAILS, HOLDS, HOLDS]
     assert [judge(one, "alike") for one in given] == [OPEN, FAILS, FAILS, HOLDS, HOLDS, FAILS]
     assert [judge(one, "no worse") for one in given] == [OPEN, HOLDS, FAILS, HOLDS, HOLDS, HOLDS]
+    noisy = paired_difference({0: 0.05, 1: -0.05}, {0: 0.0, 1: 0.0})  # mean 0, error 0.05
     single = paired_difference({0: 0.9}, {0: 0.1})
     for expected in ("better", "alike", "no worse"):
-        assert (judge(single, expected), judge(None, expected)) == (OPEN, NOT_RUN)
+        assert (judge(noisy, expected), judge(single, expected), judge(None, expected)) == (OPEN, OPEN, NOT_RUN)
 
 
 def test_two_layers_are_paired_by_instance():
