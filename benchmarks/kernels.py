@@ -15,6 +15,7 @@ import torch
 
 from elmokit.config import BEGIN_WORD, END_WORD, PAD_CHAR, CharEncoderConfig, LSTMConfig
 from elmokit.kernels import library as kernels
+from elmokit.kernels.panels import pack_panels
 from elmokit.model.char_encoder import CharEncoder
 from elmokit.model.lstm import LSTMStack
 
@@ -77,7 +78,7 @@ def compare_cells(compiled: kernels.Kernels, num_rows: int, num_cells: int) -> N
 
 def compare_products(compiled: kernels.Kernels, num_outputs: int, num_inputs: int) -> None:
     weight_GP = torch.randn(num_outputs, num_inputs)
-    packed = kernels.pack_panels(weight_GP)
+    packed = pack_panels(compiled, weight_GP)
     for num_rows in (1, 4, 8, 16, 32, 64, 128):
         inputs_bP, out_bG = torch.randn(num_rows, num_inputs), torch.zeros(num_rows, num_outputs)
         shape = f"{num_rows} x {num_inputs} x {num_outputs}"

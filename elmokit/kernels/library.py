@@ -28,7 +28,6 @@ from elmokit.kernels.packed import (
     PanelWeight,
     build_char_tables,
     conv_gradients,
-    pack_panels,
     quantize,
     round_to_int8,
 )
@@ -43,7 +42,6 @@ __all__ = [
     "build_char_tables",
     "conv_gradients",
     "load",
-    "pack_panels",
     "quantize",
     "round_to_int8",
 ]

@@ -103,16 +103,6 @@ def _from_blocks(blocks_tEB: Tensor, shape: torch.Size) -> Tensor:
     return blocks.permute(0, 3, 2, 1).flatten(0, 1)[: shape[0]]
 
 
-def pack_panels(weight_GP: Tensor) -> PanelWeight:
-    """Lay a matrix out so that a product reads it from beginning to end."""
-    num_outputs, num_inputs = weight_GP.shape
-    weight_GP = weight_GP.detach()
-    if num_outputs % PANEL:
-        weight_GP = functional.pad(weight_GP, (0, 0, 0, -num_outputs % PANEL))
-    panels = weight_GP.unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
-    return PanelWeight(panels, num_outputs, num_inputs)
-
-
 def quantize(weight_GP: Tensor) -> Int8Weight:
     """Round a matrix to eight bits, each output's slice of inputs to its own largest value."""
     num_outputs, num_inputs = weight_GP.shape

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmokit.kernels.library import Kernels
-from elmokit.kernels.packed import PANEL
+from elmokit.kernels.packed import PANEL, PanelWeight
 
 DEPTH, COLUMNS_AT_ONCE = 256, 256  # of panels.h and outer.h
 
@@ -64,6 +64,11 @@ def pack_rows(kernels: Kernels, matrix_GK: Tensor, items: Items = FP32) -> Tenso
     panels_qKc = items.room(num_panels(num_rows), items.whole_pairs(num_columns), PANEL)
     repack(kernels, f"pack_rows{items.suffix}", matrix_GK, panels_qKc, num_columns)
     return panels_qKc
+
+
+def pack_panels(kernels: Kernels, weight_GK: Tensor) -> PanelWeight:
+    """Return a float32 matrix laid out so that a product reads it from beginning to end."""
+    return PanelWeight(pack_rows(kernels, weight_GK.detach().contiguous()), *weight_GK.shape)
 
 
 def pack_columns(kernels: Kernels, matrix_GK: Tensor, items: Items = FP32) -> Tensor:

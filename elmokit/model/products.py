@@ -9,9 +9,9 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from elmokit.kernels.library import Kernels, PanelWeight, load
+from elmokit.kernels.library import Kernels, load
 from elmokit.kernels.mapped import release_pages
-from elmokit.kernels.panels import pack_rows
+from elmokit.kernels.panels import pack_panels
 
 Version = tuple[int, int]
 
@@ -45,8 +45,7 @@ class PanelProduct:
     """The weights laid out for the kernel: a copy, which does not follow later changes."""
 
     def __init__(self, weight_GP: Tensor, kernels: Kernels) -> None:
-        panels = pack_rows(kernels, weight_GP.detach().contiguous())
-        self.weight = PanelWeight(panels, *weight_GP.shape)
+        self.weight = pack_panels(kernels, weight_GP)
         self.kernels = kernels
 
     def write_to(self, out_bG: Tensor, inputs_bP: Tensor) -> None:

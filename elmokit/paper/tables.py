@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from elmokit.analysis.datasets import find_dataset
+from elmokit.analysis.wsd import PUBLISHED as PUBLISHED_SENSES
 from elmokit.paper.arms import ARMS, BASELINE, ELMO, TUNED, UNTRAINED
 from elmokit.paper.comparisons import ENCODER_TITLES, layer_scores, mean_weights, mix_weights, updates
 from elmokit.paper.evaluations import QUERIES, TEST_SETS
@@ -53,7 +54,7 @@ PAPER_ENSEMBLES = {"squad": "87.4 (11 models)", "snli": "89.3 (5 models; previou
 NOT_PLANNED = {("coref", "output")}
 """Cells of a table that the paper leaves empty too."""
 PAPER_NEIGHBORS = "playing, game, games, played, players, plays, player, Play, football, multiplayer"
-PUBLISHED_SENSES = "Raganato et al. 2017 69.9; Iacobacci et al. 2016 70.1"  # in the paper's Table 5
+OTHERS = ("Raganato et al. 2017", "Iacobacci et al. 2016")  # in the paper's Table 5
 PLACES = ("input", "output")
 COVE_ROWS, COVE_ARMS = ("squad", "sst"), (BASELINE, "cove", ELMO)
 MIXED_ROWS = ("ner-wikigold", "sst", "snli", "squad", "srl", "coref")
@@ -291,7 +292,8 @@ def show_test_sets(results: Results) -> str:
             scores = [f"{100 * one[name]['layers'][layer]:.2f}" if name in one else NOTHING for name in parts]
             rows.append([ENCODER_TITLES[encoder], _layer_name(encoder, layer), *scores])
     table = as_table(["encoder", "layer", *parts], rows)
-    return join_parts([table, f"Published, on the same test sets together: {PUBLISHED_SENSES}."])
+    others = "; ".join(f"{name} {PUBLISHED_SENSES[name]}" for name in OTHERS)
+    return join_parts([table, f"Published, on the same test sets together: {others}."])
 
 
 def show_fractions(results: Results) -> str:

@@ -15,7 +15,8 @@ from torch.nn import functional
 from elmokit.config import PAD_CHAR
 from elmokit.errors import ConfigError, InputError
 from elmokit.kernels import library as kernels
-from elmokit.kernels.library import Kernels, build_char_tables, conv_gradients, open_library, pack_panels
+from elmokit.kernels.library import Kernels, build_char_tables, conv_gradients, open_library
+from elmokit.kernels.panels import pack_panels
 from elmokit.text.chars import encode_words
 
 SIZES = [(0, 8), (1, 1), (1, 16), (3, 7), (3, 19), (5, 64)]  # rows, cells
@@ -162,7 +163,7 @@ def test_panels_give_the_product(compiled: Kernels, num_rows: int, num_outputs: 
     )
     wide = torch.randn(num_rows, num_outputs + 3)
     before, beside = wide[:, :num_outputs].double() * accumulate, wide[:, -3:].clone()
-    compiled.matmul_panels(wide[:, :num_outputs], inputs_bP, pack_panels(weight_GP), accumulate=accumulate)
+    compiled.matmul_panels(wide[:, :num_outputs], inputs_bP, pack_panels(compiled, weight_GP), accumulate=accumulate)
     near(wide[:, :num_outputs], before + inputs_bP.double() @ weight_GP.double().t(), tolerance=2e-6)
     assert torch.equal(wide[:, -3:], beside)
 
@@ -189,7 +190,7 @@ def test_char_gradients_equal_those_of_convolutions(compiled: Kernels, activatio
 
 
 def test_a_wrong_shape_type_or_layout_never_reaches_the_kernel(compiled: Kernels):
-    good, weight = torch.zeros(2, 4), pack_panels(torch.zeros(3, 4))
+    good, weight = torch.zeros(2, 4), pack_panels(compiled, torch.zeros(3, 4))
     for out, inputs in [(torch.zeros(2, 4), good), (torch.zeros(2, 3).double(), good), (torch.zeros(3, 2).t(), good)]:
         with pytest.raises(InputError):
             compiled.matmul_panels(out, inputs, weight, accumulate=False)
