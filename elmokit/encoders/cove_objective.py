@@ -66,7 +66,8 @@ class TranslationObjective:
         epoch, index = divmod(step, self.steps_per_epoch)
         batch = pad_pairs([self._train[number] for number in self._batches(epoch)[index]])
         num_pairs = len(batch.lengths)
-        return BatchLoss(self._losses(batch).sum() / num_pairs, batch.num_targets, num_pairs / batch.num_targets)
+        loss = self.model.loss(self._vectors(batch), batch.mask_BT, batch.words_BS, batch.lengths)
+        return BatchLoss(loss / num_pairs, batch.num_targets, num_pairs / batch.num_targets)
 
     def dev_loss(self) -> float:
         """Return the mean loss per target word of the dev pairs."""
@@ -81,7 +82,8 @@ class TranslationObjective:
         total, num_targets = 0.0, 0
         for first in range(0, len(order), size):
             batch = pad_pairs([pairs[number] for number in order[first : first + size]])
-            total += float(self._losses(batch).sum(dtype=torch.double))
+            losses_N = self.model.target_losses(self._vectors(batch), batch.mask_BT, batch.words_BS, batch.lengths)
+            total += float(losses_N.sum(dtype=torch.double))
             num_targets += batch.num_targets
         return total / num_targets
 
@@ -93,9 +95,8 @@ class TranslationObjective:
             settings["training"].pop(name)
         return {"recipe": settings, "fingerprints": self._fingerprints}
 
-    def _losses(self, batch: PairBatch) -> Tensor:
-        inputs_BTE = functional.embedding(batch.rows_BT, self._matrix_VE)
-        return self.model.target_losses(inputs_BTE, batch.mask_BT, batch.words_BS, batch.lengths)
+    def _vectors(self, batch: PairBatch) -> Tensor:
+        return functional.embedding(batch.rows_BT, self._matrix_VE)
 
     def _make_batches(self, epoch: int) -> list[NDArray[np.int64]]:
         training = self._recipe.training

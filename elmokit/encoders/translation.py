@@ -10,11 +10,15 @@ The decoder is a two-layer LSTM with input feeding and global attention (Luong e
 Shapes: B pairs, T source tokens, S target positions, D width of encoder and decoder, V target words, N targets.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from elmokit.encoders.cove import CoVeEncoder, EncodedSource
+from elmokit.model.softmax import Softmax, full_loss
 from elmokit.nn.basic import Dropout, masked_softmax
 
 INIT_RANGE = 0.1
@@ -37,7 +41,7 @@ class AttentionDecoder(nn.Module):
         self.upper = nn.LSTMCell(width, width)
         self.attention = nn.Linear(width, width, bias=False)
         self.combine = nn.Linear(2 * width, width, bias=False)
-        self.output = nn.Linear(width, num_words)
+        self.output = Softmax(num_words, width)
         self.dropout = Dropout(dropout)
 
     def forward(self, words_BS: Tensor, source: EncodedSource, mask_BT: Tensor) -> Tensor:
@@ -66,6 +70,19 @@ class TranslationModel(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -INIT_RANGE, INIT_RANGE)
 
+    def loss(self, inputs_BTE: Tensor, mask_BT: Tensor, words_BS: Tensor, lengths: list[int]) -> Tensor:
+        """Return the negative log-likelihood of all targets, summed; arguments are those of `target_losses`.
+
+        Under autocast, products are in bfloat16.
+        """
+        hidden_ND, targets_N = self._decode(inputs_BTE, mask_BT, words_BS, lengths)
+        output = self.decoder.output
+        mixed = torch.is_autocast_enabled(hidden_ND.device.type)
+        loss: Tensor = _FullLoss.apply(  # type: ignore[no-untyped-call]
+            hidden_ND.to(output.weight.dtype), output.weight, output.bias, output, targets_N, mixed
+        )
+        return loss
+
     def target_losses(self, inputs_BTE: Tensor, mask_BT: Tensor, words_BS: Tensor, lengths: list[int]) -> Tensor:
         """Return the negative log-likelihood of each target, (N,), sentence after sentence.
 
@@ -75,8 +92,37 @@ class TranslationModel(nn.Module):
             words_BS: Target words, boundaries included, padded at the end with any word.
             lengths: Words per target sentence, boundaries included.
         """
+        hidden_ND, targets_N = self._decode(inputs_BTE, mask_BT, words_BS, lengths)
+        logits_NV = functional.linear(hidden_ND, self.decoder.output.weight, self.decoder.output.bias)
+        return functional.cross_entropy(logits_NV, targets_N, reduction="none")
+
+    def _decode(
+        self, inputs_BTE: Tensor, mask_BT: Tensor, words_BS: Tensor, lengths: list[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the attentional vectors before all targets, (N, D), and the targets."""
         hidden_BSD = self.decoder(words_BS[:, :-1], self.encoder(inputs_BTE, mask_BT), mask_BT)
         steps = torch.arange(words_BS.shape[1] - 1, device=words_BS.device)
         is_target_BS = steps < torch.tensor(lengths, device=words_BS.device)[:, None] - 1
-        logits_NV = self.decoder.output(hidden_BSD[is_target_BS])
-        return functional.cross_entropy(logits_NV, words_BS[:, 1:][is_target_BS], reduction="none")
+        return hidden_BSD[is_target_BS], words_BS[:, 1:][is_target_BS]
+
+
+class _FullLoss(torch.autograd.Function):
+    # `full_loss` returns its gradients, which are scaled by that of the sum.
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,  # noqa: ARG004  the softmax has both; named to get gradients
+        bias_V: Tensor,  # noqa: ARG004
+        softmax: Softmax,
+        targets_N: Tensor,
+        mixed: bool,  # noqa: FBT001  autograd passes no names
+    ) -> Tensor:
+        found = full_loss(softmax, hidden_ND, targets_N, mixed=mixed)
+        ctx.save_for_backward(found.hidden_NP, found.weight_RP, found.bias_R)
+        return found.loss.to(hidden_ND.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return *(grad * of_one for of_one in ctx.saved_tensors), None, None, None

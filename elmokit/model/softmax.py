@@ -20,7 +20,7 @@ from elmokit.model.uncompiled import uncompiled
 
 PIECE_BYTES = 4 * 2**20  # of logits at once: what is near the processor, for they are read several times
 FEWEST_ROWS = 128  # of logits at once, whatever they take: they share a visit to all words' weights
-MOST_PACKED = 2**23  # most candidate weights to pack, twice, for the compiled kernel
+MOST_PACKED = 2**24  # most candidate weights to pack, twice, for the compiled kernel
 WORDS_AT_ONCE, POSITIONS_AT_ONCE = 1024, 256  # of logits where nothing is learned: tiles that stay in the cache
 FEWEST_PACKED = 64  # positions that make up for packing the weights
 

@@ -41,6 +41,26 @@ def test_gradients_equal_finite_differences(model: TranslationModel) -> None:
             assert (sums[0] - sums[1]) / 2e-5 == pytest.approx(float(grad[index]), abs=1e-7), name
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_training_loss_is_the_sum_of_all_targets_with_its_gradients(mixed: bool, model: TranslationModel) -> None:
+    model = model.float() if mixed else model
+    inputs_BTE, *others = make_batch()
+    inputs_BTE = inputs_BTE.to(next(model.parameters()).dtype)
+    found = []
+    for loss in (
+        lambda: model.loss(inputs_BTE, *others) / 2,
+        lambda: model.target_losses(inputs_BTE, *others).sum() / 2,
+    ):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+            value = loss()
+        value.backward()
+        found.append({"loss": value.detach(), **{name: one.grad.clone() for name, one in model.named_parameters()}})
+    tolerance = {"rtol": 0.05, "atol": 0.02} if mixed else {}
+    for name, value in found[0].items():
+        torch.testing.assert_close(value, found[1][name], **tolerance)
+
+
 def test_padding_and_batch_order_never_change_a_loss(model: TranslationModel) -> None:
     inputs_BTE, mask_BT, words_BS, lengths = make_batch()
     together = model.target_losses(inputs_BTE, mask_BT, words_BS, lengths)
