@@ -1,5 +1,6 @@
 """Train a comparison encoder from files to a saved folder. The same call resumes an interrupted run."""
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from elmokit.encoders.loop import train_steps
 from elmokit.encoders.pairs import number_pairs, read_pairs
 from elmokit.encoders.progress import Report
 from elmokit.encoders.recipe import Context2VecRecipe, CoVeRecipe, EncoderRecipe
-from elmokit.encoders.saved import save_encoder
+from elmokit.encoders.saved import is_encoder, save_encoder
 from elmokit.encoders.sentences import number_sentences, read_sentences
 from elmokit.encoders.state import EncoderState, Objective
 from elmokit.encoders.static_vectors import read_static_vectors
@@ -37,6 +38,9 @@ class EncoderResult:
     """Result of a finished run. Losses are per target, in nats."""
 
     kind: str
+    num_examples: int
+    """Pairs of sentences, or tokens, of the training data."""
+    epochs: float
     step: int
     seconds: float
     dev_loss: float
@@ -59,6 +63,7 @@ class _Prepared:
 
     objective: Objective
     make_encoder: Callable[[], LoadedEncoder]
+    num_examples: int
     description: str
     test: Callable[[], tuple[float, float]] | None = None
     """Returns the loss on test data and the share of unknown targets."""
@@ -94,9 +99,18 @@ def train_encoder(
         save_encoder(prepared.make_encoder(), run_dir / MODEL, description=prepared.description)
         assert state.best is not None
         test_loss, unknown_share = (None, None) if prepared.test is None else prepared.test()
-        result = EncoderResult(recipe.kind, state.step, state.seconds, state.best, test_loss, unknown_share)
+        epochs = state.step / prepared.objective.steps_per_epoch
+        result = EncoderResult(
+            recipe.kind, prepared.num_examples, epochs, state.step, state.seconds, state.best, test_loss, unknown_share
+        )
         write_json(run_dir / RESULT, result.to_json())
         return result
+
+
+def read_result(model: str | Path) -> dict[str, Any] | None:
+    """Return `EncoderResult.to_json` of the run that trained a saved encoder; None if it is not beside the encoder."""
+    path = Path(model).parent / RESULT
+    return json.loads(path.read_bytes()) if is_encoder(model) and path.is_file() else None
 
 
 def _prepare(recipe: EncoderRecipe, progress: Progress) -> _Prepared:
@@ -126,6 +140,7 @@ def _prepare_cove(recipe: CoVeRecipe, progress: Progress) -> _Prepared:
     return _Prepared(
         objective,
         make_encoder=lambda: CoVeLayers(objective.model.encoder, vectors, lower=recipe.lower),
+        num_examples=objective.num_pairs,
         description=f"CoVe's encoder, trained on {objective.num_pairs:,} pairs of sentences.",
         test=test if recipe.test_source else None,
     )
@@ -142,5 +157,6 @@ def _prepare_context2vec(recipe: Context2VecRecipe, progress: Progress) -> _Prep
     return _Prepared(
         objective,
         make_encoder=lambda: Context2VecLayers(objective.model, vocab),
+        num_examples=len(train.ids_N),
         description=f"context2vec, trained on {len(train.ids_N):,} tokens.",
     )

@@ -23,6 +23,7 @@ from elmokit.paper.tables import (
     show_signals,
     show_table1,
     show_test_sets,
+    show_trained_encoders,
     show_updates,
     titled,
 )
@@ -113,7 +114,9 @@ SECTIONS: Sections = (
     (
         "table5",
         "Table 5: word senses",
-        lambda results: join_parts([show_layers(results, SENSES), show_test_sets(results)]),
+        lambda results: join_parts(
+            [show_layers(results, SENSES), show_test_sets(results), show_trained_encoders(results)]
+        ),
     ),
     (
         "table6",

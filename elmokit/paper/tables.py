@@ -263,6 +263,21 @@ def show_layers(results: Results, kind: Kind, encoders: Sequence[str] = ENCODERS
     return run_table(["encoder", "layer", "accuracy", "paper"], rows, results=slice(2, 3), label=slice(1))
 
 
+def show_trained_encoders(results: Results) -> str:
+    """Return how CoVe and context2vec were trained, and CoVe's perplexity as a translation model."""
+    rows = []
+    for encoder, unit in (("cove", "pairs"), ("context2vec", "tokens")):
+        made = results.evaluation(SENSES, "wsd", encoder)
+        if made is None or (found := made.get("training")) is None:  # published weights have none
+            continue
+        perplexity, unknown = found.get("test_perplexity"), found["unknown_share"]
+        shown = NOTHING if perplexity is None else f"{perplexity:.1f} ({unknown:.1%} unknown words)"
+        data = f"{found['num_examples']:,} {unit}"
+        rows.append([ENCODER_TITLES[encoder], data, f"{found['epochs']:.2f}", f"{found['seconds'] / 3600:.1f}", shown])
+    headings = ["encoder", "data", "epochs", "hours", "perplexity of the test pairs"]
+    return titled("Encoders that were trained for this page", as_table(headings, rows)) if rows else ""
+
+
 def show_signals(results: Results) -> str:
     """Return the accuracy of every layer of the biLM for other signals than parts of speech."""
     rows = []

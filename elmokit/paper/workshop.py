@@ -18,6 +18,7 @@ from typing import Any
 from elmokit.analysis.datasets import find_dataset
 from elmokit.atomic import atomic_file, write_json
 from elmokit.encoders.static_vectors import read_static_vectors
+from elmokit.encoders.training import read_result
 from elmokit.errors import InputError
 from elmokit.locking import locked
 from elmokit.paper.evaluations import cover, evaluate, nearest_words
@@ -91,9 +92,12 @@ class Workshop:
 
         source = open_source(run.arm, self.inputs.sources, str(self.inputs.vectors))
         try:
-            return evaluate(run, source, self.inputs.files(run.row), progress=progress)
+            result = evaluate(run, source, self.inputs.files(run.row), progress=progress)
         except _Stopped:
             return None
+        name = self.inputs.sources.get(run.arm)
+        training = None if name is None else read_result(name)
+        return result if training is None else {**result, "training": training}
 
     # Tasks
 

@@ -16,7 +16,7 @@ from elmokit.encoders.progress import EncoderEvaluation, EncoderStep, Entry
 from elmokit.encoders.recipe import Context2VecRecipe, CoVeRecipe, EncoderTraining
 from elmokit.encoders.saved import is_encoder, load_encoder, load_published_cove
 from elmokit.encoders.static_vectors import StaticVectors
-from elmokit.encoders.training import EncoderResult, train_encoder
+from elmokit.encoders.training import EncoderResult, read_result, train_encoder
 from elmokit.errors import ConfigError, InputError, WeightsError
 
 pytestmark = pytest.mark.long
@@ -198,6 +198,10 @@ def test_the_test_pairs_have_their_own_perplexity(cove_recipe: CoVeRecipe, tmp_p
     written = json.loads((tmp_path / "run" / "result.json").read_bytes())
     assert written["test_perplexity"] == pytest.approx(math.exp(result.test_loss))
     assert written["dev_perplexity"] < written["test_perplexity"]
+    assert written["epochs"] == result.step / -(-result.num_examples // cove_recipe.training.batch_size)
+    assert read_result(tmp_path / "run" / "model") == written
+    (tmp_path / "run" / "model").rename(tmp_path / "moved")
+    assert read_result(tmp_path / "moved") is None
 
 
 def test_a_damaged_encoder_is_rejected(recipe, tmp_path: Path) -> None:

@@ -264,6 +264,6 @@ def test_every_table_and_figure_is_made_from_end_to_end(home, tmp_path, monkeypa
     assert cli.run(["reproduce", "all", *options]) == 0
     page = (tmp_path / "paper.md").read_text("utf-8")
     assert (
-        "are open (one seed, or too noisy), and 22 are not run yet." in page
+        "are open (one seed, or too noisy), and 26 are not run yet." in page
     )  # other encoders, and ELMo at the output
     assert len(list(tmp_path.glob("paper-figure*"))) == 4

@@ -13,6 +13,7 @@ from elmokit.errors import InputError
 from elmokit.paper.comparisons import updates
 from elmokit.paper.evaluations import QUERIES
 from elmokit.paper.instances import pack_bits
+from elmokit.paper.page import make_page
 from elmokit.paper.plan import ENSEMBLE, SENSES, TASK, TUNING, PaperRun
 from elmokit.paper.results import Results
 from elmokit.paper.run_file import RunFile, RunRecord
@@ -86,6 +87,23 @@ def test_the_command_writes_page_and_figures_from_the_file_alone_always_the_same
     assert all(f"<!-- {weight:.2f} -->" in svg for weight in WEIGHTS)
     assert cli.run(args) == 0
     assert drawn == {path: path.read_bytes() for path in drawn}
+
+
+def test_how_an_encoder_was_trained_stands_below_its_senses(folder):
+    recipes = Recipes(folder / "recipes")
+    senses = {"num_instances": 6798, "first_sense": 0.659, "layers": [0.5, 0.6], "num_unseen": 9}
+    answers = {
+        "answers": [pack_bits(np.arange(6798) < 3399)] * 2,
+        "first_sense_answers": pack_bits(np.arange(6798) < 9),
+    }
+    training = {"num_examples": 1234, "epochs": 1.5, "seconds": 5400.0, "test_perplexity": 9.87, "unknown_share": 0.042}
+    run = PaperRun(SENSES, "wsd", "cove")
+    published, trained = (
+        make_page(open_results(folder, make_record(recipes, run, result)), runs_file="x", figures={})
+        for result in ({"all": senses, **answers}, {"all": senses, **answers, "training": training})
+    )
+    assert "| CoVe | 1,234 pairs | 1.50 | 1.5 | 9.9 (4.2% unknown words) |" in trained
+    assert "Encoders that were trained" not in published
 
 
 def test_updates_are_read_from_the_dev_curves(folder):
