@@ -82,7 +82,9 @@ def reproduce(
     run_dir: Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Folder of unfinished runs.")] = Path(
         "runs/paper"
     ),
-    only: Annotated[str, typer.Option(metavar="NAMES", help="Rows, tasks or kinds of runs, separated by commas.")] = "",
+    only: Annotated[
+        str, typer.Option(metavar="NAMES", help="Rows, tasks, arms or kinds of runs, separated by commas.")
+    ] = "",
     seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Seeds per arm at most.")] = None,
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at a time, each on one core.")] = 2,
     recipes: Annotated[

@@ -143,15 +143,17 @@ def plan_runs(tables: Sequence[str], *, seeds: int | None = None, only: Sequence
     """Return the runs of tables, each once, in the order in which they are made.
 
     Evaluations come first, because they take minutes; then all runs seed by seed, so that half a table is useful.
-    ``seeds`` limits the seeds of every row. ``only`` names rows or tasks, kinds of runs, or both.
+    ``seeds`` limits the seeds of every row. ``only`` names rows or tasks, arms, and kinds of runs; a run needs one name
+    of each of these that it mentions.
     """
-    _check_rows(only)
-    runs = list(dict.fromkeys(run for table in tables for run in _runs_of(table, seeds)))
-    kinds = set(only) & {run.kind for run in runs}
-    rows = set(only) - kinds
-    chosen = [
-        run for run in runs if run.kind in (kinds or {run.kind}) and (not rows or {run.row, task_of(run.row)} & rows)
-    ]
+    known = _names([run for table in TABLES for run in _runs_of(table, None)])
+    for name in only:
+        if not any(name in of_group for of_group in known.values()):
+            listed = "; ".join(f"{group} {', '.join(of_group)}" for group, of_group in known.items())
+            raise InputError(f"the plan has no {name!r}; it has {listed}")
+    wanted = [names for of_group in known.values() if (names := set(only) & set(of_group))]
+    runs = dict.fromkeys(run for table in tables for run in _runs_of(table, seeds))
+    chosen = [run for run in runs if all({run.row, task_of(run.row), run.arm, run.kind} & names for names in wanted)]
     return sorted(chosen, key=_place)
 
 
@@ -182,10 +184,13 @@ def _place(run: PaperRun) -> tuple[int, int, float]:
     return (2 if run.kind == ENSEMBLE else 0), 0, 0
 
 
-def _check_rows(only: Iterable[str]) -> None:
-    all_runs = [run for table in TABLES for run in _runs_of(table, None)]
-    known = list(dict.fromkeys([*(run.row for run in all_runs), *(one.task for one in DATASETS)]))
-    known += list(dict.fromkeys(run.kind for run in all_runs))
-    for name in only:
-        if name not in known:
-            raise InputError(f"the plan has no row {name!r}; its rows, tasks and kinds of runs are {', '.join(known)}")
+def _names(runs: Iterable[PaperRun]) -> dict[str, list[str]]:
+    """Return what a user may choose runs by."""
+    runs = list(runs)
+    rows = [*(run.row for run in runs), *(task for run in runs if (task := task_of(run.row)) is not None)]
+    groups: dict[str, list[str]] = {
+        "rows and tasks": rows,
+        "arms": [run.arm for run in runs],
+        "kinds of runs": [run.kind for run in runs],
+    }
+    return {group: list(dict.fromkeys(names)) for group, names in groups.items()}

@@ -242,7 +242,7 @@ def test_a_killed_command_resumes_and_its_workers_end(home, tmp_path):
         ([], "no data; name its folder with --data, or use --plan or --page"),
         (["--data", "nowhere", "--workers", "1"], "nowhere: has no snli/snli_1.0_train-100k.jsonl"),
         (["--results", "nowhere"], "nowhere: no such folder; create it, or name another with --results"),
-        (["--only", "nothing"], "the plan has no row 'nothing'"),
+        (["--only", "nothing"], "the plan has no 'nothing'"),
     ],
 )
 def test_what_cannot_be_made_is_one_line(tmp_path, monkeypatch, capfd, options, message):

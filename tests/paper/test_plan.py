@@ -33,14 +33,20 @@ def test_table1_has_five_seeds_where_the_paper_has_and_three_elsewhere():
     assert [run.seed for run in runs] == sorted(run.seed for run in runs)
 
 
-def test_options_limit_seeds_rows_and_kinds():
+def test_options_limit_seeds_rows_arms_and_kinds():
     assert {run.seed for run in plan_runs(["table3"], seeds=2)} == {0, 1}
     runs = plan_runs(choose_tables("all"), only=["ner", "senses", "task"])
     assert {(run.row, run.kind) for run in runs} == {("ner-wikigold", TASK), ("ner-wnut17", TASK)}
     assert {run.row for run in plan_runs(choose_tables("all"), only=["senses"])} == {"wsd"}
+    cove = plan_runs(choose_tables("all"), only=["cove", "cove-last", "snli", "srl"])
+    assert {(run.row, run.arm, run.kind) for run in cove} == {
+        (row, arm, TASK) for row in ("snli", "srl") for arm in ("cove", "cove-last")
+    }
     assert PaperRun(ENSEMBLE, "snli", "elmo", 2) in plan_runs(["table1"], seeds=2)
     assert not [run for run in plan_runs(["table1"], seeds=1) if run.kind == ENSEMBLE]
-    with pytest.raises(InputError, match="the plan has no row 'nothing'"):
+    with pytest.raises(
+        InputError, match=r"the plan has no 'nothing'; it has rows and tasks .*, snli, .*; arms .*; kinds of runs"
+    ):
         plan_runs(["table1"], only=["nothing"])
     with pytest.raises(InputError, match=r"there is no 'table8' to reproduce; choose table1, .* or all"):
         choose_tables("table8")
