@@ -3,7 +3,8 @@
     en-small, FOLDER        a biLM: bundled, installed or saved; a saved CoVe, context2vec or TagLM
     untrained:MODEL         a biLM of the same shape with random weights
     glove:FILE              static vectors as a single layer; word2vec:FILE is the same
-    cove:WEIGHTS,VECTORS    the published weights of CoVe, and the GloVe file that they were trained on
+    cove:WEIGHTS,VECTORS    the published weights of CoVe, or a folder with a CoVe of ours that was stored without its
+                            vectors; and the GloVe file that they were trained on
     taglm:FORWARD,BACKWARD  two language models that share nothing, each the folder of a biLM
 
 Everything that reads layers takes such a name: tasks (``elmo.model``), probes and evaluations.
@@ -46,8 +47,9 @@ def open_layer_source(spec: str | Path, *, seed: int = 0, **options: Unpack[Embe
     if name.startswith(STATIC):
         return StaticLayers(read_static_vectors(name.partition(":")[2]))
     if name.startswith(COVE):
-        weights, vectors = split_pair(name, expected="cove:WEIGHTS,VECTORS")
-        return load_published_cove(weights, read_static_vectors(vectors))
+        weights, path = split_pair(name, expected="cove:WEIGHTS,VECTORS")
+        vectors = read_static_vectors(path)
+        return load_encoder(weights, vectors) if is_encoder(weights) else load_published_cove(weights, vectors)
     if name.startswith(TAGLM):
         both = split_pair(name)
         return SeparateModels(*(Embedder.from_pretrained(folder, **options) for folder in both))

@@ -3,12 +3,14 @@
 config.json          format, version, kind, sizes, hash of the vectors
 model.safetensors    weights of CoVe and context2vec
 vocab.txt            words of context2vec
-vectors/             static vectors of CoVe, or those that are the encoder
+vectors/             static vectors of CoVe, or those that are the encoder; a compact CoVe has none
 README.md            model card
 SHA256SUMS           hashes of what is loaded
 """
 
 import json
+import shutil
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -75,23 +77,42 @@ def save_encoder(encoder: LoadedEncoder, folder: str | Path, *, description: str
         write_sums(new, (*NAMES[config.kind], CARD))
 
 
-def load_encoder(folder: str | Path) -> LoadedEncoder:
-    """Load an encoder that `save_encoder` saved, and verify its hashes."""
+def compact_cove(run_model: str | Path, folder: str | Path, *, description: str) -> None:
+    """Copy a saved CoVe with its weights in float16 and without its static vectors, a fifth of the size.
+
+    Give the vectors again to load it: ``cove:FOLDER,VECTORS``.
+    """
+    encoder, folder = load_encoder(run_model), Path(folder)
+    if not isinstance(encoder, CoVeLayers):
+        raise InputError(f"{run_model}: holds no CoVe")
+    with atomic_folder(folder, replace=is_replaceable(folder, form=FORMAT, known_files=KNOWN_FILES)) as new:
+        shutil.copyfile(Path(run_model) / CONFIG, new / CONFIG)
+        write_tensors({name: one.half() for name, one in encoder.encoder.state_dict().items()}, new / TENSORS, folder)
+        (new / CARD).write_text(f"# {folder.resolve().name}\n\n{description}\n", "utf-8")
+        write_sums(new, (*NAMES["cove"], CARD))
+
+
+def load_encoder(folder: str | Path, vectors: StaticVectors | None = None) -> LoadedEncoder:
+    """Load an encoder that `save_encoder` saved, and verify its hashes.
+
+    ``vectors`` are the static vectors of a CoVe that was stored without them.
+    """
     folder = Path(folder)
     config = parse_config(EncoderConfig, read_json_object(folder / CONFIG), source=str(folder / CONFIG))
     check_required_signature(folder)
     check_sums(folder, NAMES[config.kind])
     warn_of_changed_card(folder, read_sums(folder))
-    sums = folder / VECTORS / SUMS
-    if config.vectors is not None and (not sums.is_file() or sha256(sums) != config.vectors):
-        raise WeightsError(f"{folder / VECTORS}: is not what the encoder was saved with; get the whole folder again")
+    if vectors is None:
+        _check_vectors(folder, config)
+    elif config.kind != "cove" or config.vectors != _hash_vectors(vectors):
+        raise InputError(f"{folder}: was trained on other static vectors than those given; give its own")
     if config.kind == "static":
         return StaticLayers(StaticVectors.load(folder / VECTORS), lower=config.lower)
     if config.hidden_dim is None or (config.kind == "context2vec" and config.context_dim is None):
         raise WeightsError(f"{folder / CONFIG}: a size is missing; get the folder again")
     if config.kind == "cove":
         encoder = _load_module(partial(CoVeEncoder, config.word_dim, config.hidden_dim), folder / TENSORS)
-        return CoVeLayers(encoder, StaticVectors.load(folder / VECTORS), lower=config.lower)
+        return CoVeLayers(encoder, vectors or StaticVectors.load(folder / VECTORS), lower=config.lower)
     vocab = read_vocab(folder / VOCAB)
     assert config.context_dim is not None
     sizes = {"word_dim": config.word_dim, "hidden_dim": config.hidden_dim, "context_dim": config.context_dim}
@@ -120,6 +141,20 @@ def load_published_cove(path: str | Path, vectors: StaticVectors, *, lower: Lowe
             f"static vectors are {vectors.width} wide; {path} expects {encoder.lower.input_size}: use GloVe 840B"
         )
     return CoVeLayers(encoder, vectors, lower=lower)
+
+
+def _check_vectors(folder: Path, config: EncoderConfig) -> None:
+    sums = folder / VECTORS / SUMS
+    if config.vectors is not None and not (folder / VECTORS).exists():
+        raise WeightsError(f"{folder}: has no static vectors; name them too: cove:{folder},VECTORS")
+    if config.vectors is not None and (not sums.is_file() or sha256(sums) != config.vectors):
+        raise WeightsError(f"{folder / VECTORS}: is not what the encoder was saved with; get the whole folder again")
+
+
+def _hash_vectors(vectors: StaticVectors) -> str:
+    with tempfile.TemporaryDirectory(prefix="elmokit-") as work:
+        vectors.save(Path(work) / VECTORS)
+        return sha256(Path(work) / VECTORS / SUMS)
 
 
 def _config_of(encoder: LoadedEncoder, vectors: str | None) -> EncoderConfig:

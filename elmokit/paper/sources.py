@@ -1,9 +1,11 @@
 """Encoders of the evaluations by their names in the plan."""
 
 from collections.abc import Mapping
+from typing import Any
 
-from elmokit.embed.sources import open_layer_source
+from elmokit.embed.sources import COVE, open_layer_source, split_pair
 from elmokit.encoders.layer_sources import LayerSource
+from elmokit.encoders.training import read_result
 
 
 def open_source(name: str, sources: Mapping[str, str], vectors: str) -> LayerSource:
@@ -13,3 +15,11 @@ def open_source(name: str, sources: Mapping[str, str], vectors: str) -> LayerSou
     if name == "untrained":
         return open_layer_source(f"untrained:{sources['bilm']}")
     return open_layer_source(sources[name])
+
+
+def read_training(name: str, sources: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return how an encoder of the plan was trained, if that stands beside it: its `EncoderResult` as JSON values."""
+    spec = sources.get(name)
+    if spec is None:
+        return None
+    return read_result(split_pair(spec)[0] if spec.startswith(COVE) else spec)

@@ -18,7 +18,6 @@ from typing import Any
 from elmokit.analysis.datasets import find_dataset
 from elmokit.atomic import atomic_file, write_json
 from elmokit.encoders.static_vectors import read_static_vectors
-from elmokit.encoders.training import read_result
 from elmokit.errors import InputError
 from elmokit.locking import locked
 from elmokit.paper.evaluations import cover, evaluate, nearest_words
@@ -26,7 +25,7 @@ from elmokit.paper.inputs import Inputs, source_of
 from elmokit.paper.perplexities import measure_text
 from elmokit.paper.plan import COVERAGE, ENSEMBLE, NEIGHBORS, PERPLEXITY, TASK, TUNING, UNTUNED_ROWS, PaperRun, members
 from elmokit.paper.settings import TUNING_SETTINGS
-from elmokit.paper.sources import open_source
+from elmokit.paper.sources import open_source, read_training
 from elmokit.pretrain.finetune import finetune
 from elmokit.pretrain.recipe import DataSettings
 from elmokit.runs.layout import MODEL
@@ -95,8 +94,7 @@ class Workshop:
             result = evaluate(run, source, self.inputs.files(run.row), progress=progress)
         except _Stopped:
             return None
-        name = self.inputs.sources.get(run.arm)
-        training = None if name is None else read_result(name)
+        training = read_training(run.arm, self.inputs.sources)
         return result if training is None else {**result, "training": training}
 
     # Tasks

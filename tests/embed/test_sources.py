@@ -13,7 +13,7 @@ from elmokit.embed.sources import open_layer_source, save_layer_source
 from elmokit.encoders.context2vec import Context2Vec
 from elmokit.encoders.cove import CoVeEncoder
 from elmokit.encoders.layer_sources import Context2VecLayers, CoVeLayers, LayerSource, StaticLayers
-from elmokit.encoders.saved import save_encoder
+from elmokit.encoders.saved import compact_cove, save_encoder
 from elmokit.encoders.static_vectors import StaticVectors
 from elmokit.errors import InputError, WeightsError
 from elmokit.model.bilm import BiLM
@@ -98,6 +98,25 @@ def test_seeds_give_other_untrained_weights(folder: Path) -> None:
     prints = {open_layer_source(spec, seed=seed).fingerprint() for seed in (0, 0, 1)}
     assert len(prints) == 2
     assert open_layer_source(folder / "bilm").fingerprint() not in prints
+
+
+def test_a_compact_cove_takes_its_own_vectors_and_no_others(folder: Path, tmp_path: Path) -> None:
+    compact_cove(folder / "cove", tmp_path / "compact", description="Compact.")
+    assert not (tmp_path / "compact" / "vectors").exists()
+    found = open_layer_source(f"cove:{tmp_path}/compact,{folder}/vectors.npz")
+    for layers_LTD, exact_LTD in zip(
+        found.iter_layers(SENTENCES), open_layer_source(folder / "cove").iter_layers(SENTENCES), strict=True
+    ):
+        np.testing.assert_allclose(layers_LTD, exact_LTD, atol=2e-3)
+    save_layer_source(found, tmp_path / "whole", description="Whole again.")
+    assert open_layer_source(tmp_path / "whole").fingerprint() == found.fingerprint()
+    np.savez(tmp_path / "other.npz", words=np.array(WORDS), vectors=np.ones((4, 6), dtype=np.float32))
+    with pytest.raises(InputError, match="compact: was trained on other static vectors than those given"):
+        open_layer_source(f"cove:{tmp_path}/compact,{tmp_path}/other.npz")
+    with pytest.raises(WeightsError, match=r"has no static vectors; name them too: cove:.*compact,VECTORS"):
+        open_layer_source(tmp_path / "compact")
+    with pytest.raises(InputError, match="context2vec: holds no CoVe"):
+        compact_cove(folder / "context2vec", tmp_path / "x", description="")
 
 
 def test_unknown_specs_are_rejected(folder: Path) -> None:
