@@ -46,7 +46,7 @@ __all__ = [
     "round_to_int8",
 ]
 
-INTERFACE_VERSION = 12  # of isa.c
+INTERFACE_VERSION = 13  # of isa.c
 LARGEST_WORD = 2**15 - 1  # the number of a window has 16 bits in char_pool.c
 
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
@@ -60,6 +60,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "highway_backward": [*[_POINTER] * 7, _LONG],
     "matmul_panels": [_POINTER, _LONG, *[_POINTER] * 2, *[_LONG] * 4, _INT],
     "powers": [_POINTER, *[_LONG] * 3, *[_POINTER] * 2],
+    "drop": [*[_POINTER] * 3, _LONG, _INT, _FLOAT],
     "stack_room": [_POINTER],
     "stack_forward": [_POINTER],
     "layer_forward": [_POINTER],
@@ -244,6 +245,14 @@ class Kernels:
         parts = grad_WF, gate_WF, transform_WF, inputs_WF, found.gate_WF, found.transform_WF, found.inputs_WF
         self._functions["highway_backward"](*[_whole(part, *inputs_WF.shape) for part in parts], inputs_WF.numel())
         return found
+
+    def drop(self, inputs_nD: Tensor, drawn_nD: Tensor, *, least: int, scale: float) -> Tensor:
+        """Return the inputs times ``scale``, zero where the 16 bits drawn are less than ``least``, (n, D)."""
+        shape = inputs_nD.shape
+        outputs_nD = torch.empty_like(inputs_nD)
+        parts = _whole(inputs_nD, *shape), _whole(drawn_nD, *shape, dtype=torch.int16), outputs_nD.data_ptr()
+        self._functions["drop"](*parts, inputs_nD.numel(), least, scale)
+        return outputs_nD
 
     def matmul_panels(self, out_bG: Tensor, inputs_bP: Tensor, weight: PanelWeight, *, accumulate: bool) -> None:
         """Write ``inputs . weight^T`` to ``out_bG``, or add it."""

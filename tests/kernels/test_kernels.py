@@ -247,6 +247,17 @@ def test_powers_are_those_of_a_softmax(compiled: Kernels, num_rows: int, num_wor
     torch.testing.assert_close(total_n.double(), expected_nV.sum(dim=1), rtol=1e-6, atol=0.0)
 
 
+@pytest.mark.parametrize(("num_rows", "width"), [(0, 4), (1, 1), (3, 19), (5, 64)])
+def test_drop_keeps_and_scales_what_was_drawn_high(compiled: Kernels, num_rows: int, width: int):
+    inputs_nD = torch.randn(num_rows, width)
+    drawn_nD = torch.randint(-(2**15), 2**15, (num_rows, width), dtype=torch.int16)
+    for least in (-(2**15), -100, 0, 2**15 - 1, 2**15):
+        expected = torch.where(drawn_nD.long() >= least, 1.5 * inputs_nD.double(), torch.zeros((), dtype=torch.double))
+        near(compiled.drop(inputs_nD, drawn_nD, least=least, scale=1.5), expected)
+    with pytest.raises(InputError, match="int16"):
+        compiled.drop(inputs_nD, drawn_nD.long(), least=0, scale=1.0)
+
+
 def test_powers_of_far_and_of_no_logits(compiled: Kernels):
     logits_nV = torch.tensor([[3e4, -3e4, -torch.inf], [0.0, torch.nan, 1.0], [-3e4, -3e4, -torch.inf]]).repeat(1, 7)
     top_n = torch.tensor([-3e4, 0.0, 3e4])

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmokit.errors import ConfigError
+from elmokit.nn import basic
 from elmokit.nn.basic import CharCNN, Dropout, VariationalDropout, masked_max, masked_mean, masked_softmax
 
 LENGTHS = [2, 5, 1, 3]
@@ -46,6 +47,20 @@ def test_dropout_leaves_a_share_and_keeps_the_mean(p: float) -> None:
     assert not torch.equal(layer(inputs) == 0, dropped)
     assert layer.eval()(inputs) is inputs
     assert Dropout(0.0)(inputs) is inputs
+
+
+def test_dropout_drops_the_same_values_with_and_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for has_kernels in (True, False):
+        if not has_kernels:
+            monkeypatch.setattr(basic, "kernels_for", lambda _: None)
+        torch.manual_seed(0)
+        inputs = torch.randn(7, 5, 3).transpose(0, 1).requires_grad_()
+        outputs = Dropout(0.3)(inputs)
+        outputs.square().sum().backward()
+        found.append((outputs, inputs.grad, Dropout(0.3)(inputs[:0])))
+    for with_kernels, without in zip(*found, strict=True):
+        torch.testing.assert_close(with_kernels, without)
 
 
 def test_values_drawn_together_are_dropped_independently() -> None:

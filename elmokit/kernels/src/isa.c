@@ -21,7 +21,7 @@ static int may_use_amx(void) { return 0; }
 
 /* Goes up with every change to a kernel's arguments or to the layout of what it reads, here and in
  * kernels/library.py: a library left over from another version is not used. */
-EXPORT int interface_version(void) { return 12; }
+EXPORT int interface_version(void) { return 13; }
 
 /* The widest of the compiled instruction sets that this machine can run. */
 EXPORT const char *best_isa(void) {
