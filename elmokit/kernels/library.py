@@ -65,6 +65,8 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "stack_forward": [_POINTER],
     "layer_forward": [_POINTER],
     "layer_backward": [_POINTER],
+    "bilstm_forward": [_POINTER],
+    "bilstm_backward": [_POINTER],
     "cross_entropy": [_POINTER],
     "adam": [_POINTER],
     "half_products": [*[_POINTER] * 3, *[_LONG] * 2],

@@ -2,7 +2,7 @@
 
 Sequences are packed (see `padding`), both directions run in the same step, and the input half is one matrix product
 for all steps of both. The backward pass is written by hand: the gradient of the recurrent weight is one product over
-all steps, and a step back in time is the cell and the recurrent product.
+all steps, and a step back in time is the cell and the recurrent product. The kernels take all steps in one call.
 
 Shapes: S = 2 directions; N positions of all sequences, packed; M = S N rows, those of a step side by side: first of the
 forward direction, then of the backward one; B sequences; b of them active at a step; P width of the inputs; H hidden
@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from elmokit.kernels import bilstm
 from elmokit.model.cell import advance_cell, cell_backward
+from elmokit.model.products import kernels_for
 from elmokit.model.uncompiled import uncompiled
 from elmokit.nn.padding import PaddedPacking, plan_padded
 
@@ -108,18 +110,11 @@ class _Recurrence(torch.autograd.Function):
         ctx: Any, gates_in_order: Tensor, recurrent_SGH: Tensor, rows: _Rows, batch_sizes: Sequence[int]
     ) -> Tensor:
         gates_MG = gates_in_order.index_select(0, rows.source_M)
-        hidden_dim = recurrent_SGH.shape[2]
-        recurrent_SHG = recurrent_SGH.mT.contiguous()
-        cells_MH, outputs_MH = gates_MG.new_empty(2, len(gates_MG), hidden_dim).unbind()
-        for step in _steps(batch_sizes):
-            gates_bG = gates_MG[step.rows]
-            if step.size_before:
-                hidden_SbH, cell_SbH = _still_active(outputs_MH, step), _still_active(cells_MH, step)
-                gates_bG.view(NUM_DIRECTIONS, step.size, -1).baddbmm_(hidden_SbH, recurrent_SHG)
-            else:
-                cell_SbH = gates_MG.new_zeros(NUM_DIRECTIONS, step.size, hidden_dim)
-            before_bH = cell_SbH.contiguous().view(-1, hidden_dim)
-            advance_cell(gates_bG, before_bH, cells_MH[step.rows], outputs_MH[step.rows], None, keep_gates=True)
+        kernels = kernels_for(gates_MG)
+        if kernels is not None:
+            cells_MH, outputs_MH = bilstm.run_steps(kernels, gates_MG, recurrent_SGH, batch_sizes)
+        else:
+            cells_MH, outputs_MH = _run_steps(gates_MG, recurrent_SGH, batch_sizes)
         ctx.save_for_backward(recurrent_SGH, gates_MG, cells_MH, outputs_MH)
         ctx.rows, ctx.batch_sizes = rows, batch_sizes
         return outputs_MH
@@ -129,27 +124,9 @@ class _Recurrence(torch.autograd.Function):
     @uncompiled
     def backward(ctx: Any, outputs_grad_MH: Tensor) -> tuple[Tensor | None, ...]:
         recurrent_SGH, gates_MG, cells_MH, outputs_MH = ctx.saved_tensors
-        rows, hidden_dim = ctx.rows, recurrent_SGH.shape[2]
-        grad_MH, gates_grad_MG = outputs_grad_MH.clone(), torch.empty_like(gates_MG)
-        hidden_grad_SbH = cell_grad_SbH = gates_MG.new_zeros(NUM_DIRECTIONS, 0, hidden_dim)
-        for step in reversed(list(_steps(ctx.batch_sizes))):
-            grad_bH, num_later = grad_MH[step.rows], hidden_grad_SbH.shape[1]
-            grad_bH.view(NUM_DIRECTIONS, step.size, -1)[:, :num_later] += hidden_grad_SbH
-            if num_later < step.size:  # sequences that end here
-                cell_grad_SbH = functional.pad(cell_grad_SbH, (0, 0, 0, step.size - num_later))
-            cells = _still_active(cells_MH, step) if step.size_before else torch.zeros_like(cell_grad_SbH)
-            gates_grad_bG = gates_grad_MG[step.rows]
-            cell_backward(
-                grad_bH,
-                gates_MG[step.rows],
-                cells_MH[step.rows],
-                cells.contiguous().view(-1, hidden_dim),
-                cell_grad_SbH.view(-1, hidden_dim),
-                gates_grad_bG,
-                None,
-            )
-            if step.size_before:
-                hidden_grad_SbH = gates_grad_bG.view(NUM_DIRECTIONS, step.size, -1) @ recurrent_SGH
+        rows, kernels = ctx.rows, kernels_for(gates_MG)
+        parts = outputs_grad_MH.clone(), gates_MG, cells_MH, recurrent_SGH, ctx.batch_sizes
+        gates_grad_MG = _step_gradients(*parts) if kernels is None else bilstm.step_gradients(kernels, *parts)
         num_first = ctx.batch_sizes[0]
         recurrent_grad_SGH = torch.stack(
             [
@@ -159,3 +136,47 @@ class _Recurrence(torch.autograd.Function):
         )
         grad_in_order = torch.empty_like(gates_grad_MG).index_copy_(0, rows.source_M, gates_grad_MG)
         return grad_in_order, recurrent_grad_SGH, None, None
+
+
+def _run_steps(gates_MG: Tensor, recurrent_SGH: Tensor, batch_sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Do the same as `bilstm.run_steps` on any device and type."""
+    hidden_dim = recurrent_SGH.shape[2]
+    recurrent_SHG = recurrent_SGH.mT.contiguous()
+    cells_MH, outputs_MH = gates_MG.new_empty(2, len(gates_MG), hidden_dim).unbind()
+    for step in _steps(batch_sizes):
+        gates_bG = gates_MG[step.rows]
+        if step.size_before:
+            hidden_SbH, cell_SbH = _still_active(outputs_MH, step), _still_active(cells_MH, step)
+            gates_bG.view(NUM_DIRECTIONS, step.size, -1).baddbmm_(hidden_SbH, recurrent_SHG)
+        else:
+            cell_SbH = gates_MG.new_zeros(NUM_DIRECTIONS, step.size, hidden_dim)
+        before_bH = cell_SbH.contiguous().view(-1, hidden_dim)
+        advance_cell(gates_bG, before_bH, cells_MH[step.rows], outputs_MH[step.rows], None, keep_gates=True)
+    return cells_MH, outputs_MH
+
+
+def _step_gradients(
+    outputs_grad_MH: Tensor, gates_MG: Tensor, cells_MH: Tensor, recurrent_SGH: Tensor, batch_sizes: Sequence[int]
+) -> Tensor:
+    """Do the same as `bilstm.step_gradients` on any device and type."""
+    hidden_dim, gates_grad_MG = recurrent_SGH.shape[2], torch.empty_like(gates_MG)
+    hidden_grad_SbH = cell_grad_SbH = gates_MG.new_zeros(NUM_DIRECTIONS, 0, hidden_dim)
+    for step in reversed(list(_steps(batch_sizes))):
+        grad_bH, num_later = outputs_grad_MH[step.rows], hidden_grad_SbH.shape[1]
+        grad_bH.view(NUM_DIRECTIONS, step.size, -1)[:, :num_later] += hidden_grad_SbH
+        if num_later < step.size:  # sequences that end here
+            cell_grad_SbH = functional.pad(cell_grad_SbH, (0, 0, 0, step.size - num_later))
+        cells = _still_active(cells_MH, step) if step.size_before else torch.zeros_like(cell_grad_SbH)
+        gates_grad_bG = gates_grad_MG[step.rows]
+        cell_backward(
+            grad_bH,
+            gates_MG[step.rows],
+            cells_MH[step.rows],
+            cells.contiguous().view(-1, hidden_dim),
+            cell_grad_SbH.view(-1, hidden_dim),
+            gates_grad_bG,
+            None,
+        )
+        if step.size_before:
+            hidden_grad_SbH = gates_grad_bG.view(NUM_DIRECTIONS, step.size, -1) @ recurrent_SGH
+    return gates_grad_MG
