@@ -67,6 +67,8 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "layer_backward": [_POINTER],
     "bilstm_forward": [_POINTER],
     "bilstm_backward": [_POINTER],
+    "bigru_forward": [_POINTER],
+    "bigru_backward": [_POINTER],
     "cross_entropy": [_POINTER],
     "adam": [_POINTER],
     "half_products": [*[_POINTER] * 3, *[_LONG] * 2],

@@ -2,7 +2,8 @@
 
 Sequences are packed (see `padding`), both directions run in the same step, and the input half is one matrix product
 for all steps of both. The backward pass is written by hand: the gradient of the recurrent weight is one product over
-all steps, and a step back in time is the recurrent product and three other operations.
+all steps, and a step back in time is the recurrent product and a few other operations. The kernels take all steps in
+one call.
 
 Shapes: S = 2 directions; N positions of all sequences, packed; B sequences; b of them active at a step; P width of the
 inputs; H hidden width; R = 3 H gates, in blocks of reset, keep and candidate; Q = 2 R gates of both directions. BTD are
@@ -17,7 +18,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from elmokit.kernels.recurrences import GRUSteps, gru_gradients, gru_steps
 from elmokit.model.packing import steps_of
+from elmokit.model.products import kernels_for
 from elmokit.nn.padding import plan_padded
 
 NUM_BLOCKS = 3
@@ -85,27 +88,12 @@ class _Recurrence(torch.autograd.Function):
         recurrent_bias_SR: Tensor,
         batch_sizes: Sequence[int],
     ) -> Tensor:
-        num_directions, _, hidden_dim = recurrent_weight_SRH.shape
         gates_SNR = from_inputs_SNR.clone()
-        recurrent_weight_SHR, recurrent_bias_S1R = recurrent_weight_SRH.mT.contiguous(), recurrent_bias_SR[:, None]
-        # h', u_c and h of every step
-        read_SNH, heard_SNH, outputs_SNH = gates_SNR.new_empty(
-            3, num_directions, gates_SNR.shape[1], hidden_dim
-        ).unbind()
-        hidden_SbH = gates_SNR.new_zeros(num_directions, batch_sizes[0], hidden_dim)
-        for step in steps_of(batch_sizes):
-            before_SbH = hidden_SbH[:, : step.stop - step.start]
-            recurrent_SbR = torch.baddbmm(recurrent_bias_S1R, before_SbH, recurrent_weight_SHR)
-            switches, candidate_SbH = gates_SNR[:, step].split([2 * hidden_dim, hidden_dim], dim=2)
-            from_switches, heard_SbH = recurrent_SbR.split([2 * hidden_dim, hidden_dim], dim=2)
-            reset_SbH, keep_SbH = switches.add_(from_switches).sigmoid_().chunk(2, dim=2)
-            candidate_SbH.addcmul_(reset_SbH, heard_SbH).tanh_()
-            read_SNH[:, step], heard_SNH[:, step] = before_SbH, heard_SbH
-            hidden_SbH = outputs_SNH[:, step]
-            torch.lerp(candidate_SbH, before_SbH, keep_SbH, out=hidden_SbH)
-        ctx.save_for_backward(recurrent_weight_SRH, gates_SNR, read_SNH, heard_SNH)
+        kernels, parts = kernels_for(gates_SNR), (gates_SNR, recurrent_weight_SRH, recurrent_bias_SR, batch_sizes)
+        found = _run_steps(*parts) if kernels is None else gru_steps(kernels, *parts)
+        ctx.save_for_backward(recurrent_weight_SRH, gates_SNR, found.read_SNH, found.heard_SNH)
         ctx.batch_sizes = batch_sizes
-        return outputs_SNH
+        return found.outputs_SNH
 
     @staticmethod
     @once_differentiable
@@ -117,18 +105,45 @@ class _Recurrence(torch.autograd.Function):
         to_keep_SNH = (read_SNH - candidate_SNH) * keep_SNH * (1 - keep_SNH)
         to_heard_SNH = to_candidate_SNH * reset_SNH
         to_reset_SNH = to_heard_SNH * heard_SNH * (1 - reset_SNH)
-        factors_SN3H = torch.stack([to_reset_SNH, to_keep_SNH, to_heard_SNH], dim=2)
-        grad_SNH, recurrent_grad_SNR = outputs_grad_SNH.clone(), torch.empty_like(gates_SNR)
-        num_directions, _, hidden_dim = recurrent_weight_SRH.shape
-        recurrent_grad_SN3H = recurrent_grad_SNR.view(num_directions, -1, NUM_BLOCKS, hidden_dim)
-        hidden_grad_SbH = read_SNH.new_zeros(num_directions, 0, hidden_dim)
-        for step in reversed(list(steps_of(ctx.batch_sizes))):
-            grad_SbH = grad_SNH[:, step]
-            grad_SbH[:, : hidden_grad_SbH.shape[1]] += hidden_grad_SbH  # none from sequences that end here
-            torch.mul(factors_SN3H[:, step], grad_SbH[:, :, None], out=recurrent_grad_SN3H[:, step])
-            hidden_grad_SbH = torch.baddbmm(
-                keep_SNH[:, step] * grad_SbH, recurrent_grad_SNR[:, step], recurrent_weight_SRH
-            )
+        factors_SNR = torch.cat([to_reset_SNH, to_keep_SNH, to_heard_SNH], dim=2)
+        grad_SNH, kernels = outputs_grad_SNH.clone(), kernels_for(gates_SNR)
+        parts = grad_SNH, gates_SNR, factors_SNR, recurrent_weight_SRH, ctx.batch_sizes
+        recurrent_grad_SNR = _step_gradients(*parts) if kernels is None else gru_gradients(kernels, *parts)
         gates_grad_SNR = recurrent_grad_SNR.clone()
-        torch.mul(grad_SNH, to_candidate_SNH, out=gates_grad_SNR[:, :, 2 * hidden_dim :])
+        torch.mul(grad_SNH, to_candidate_SNH, out=gates_grad_SNR[:, :, 2 * read_SNH.shape[2] :])
         return gates_grad_SNR, recurrent_grad_SNR.mT @ read_SNH, recurrent_grad_SNR.sum(dim=1), None
+
+
+def _run_steps(gates_SNR: Tensor, recurrent_SRH: Tensor, bias_SR: Tensor, batch_sizes: Sequence[int]) -> GRUSteps:
+    """Do the same as `gru_steps` on any device and type."""
+    num_directions, _, hidden_dim = recurrent_SRH.shape
+    recurrent_SHR, bias_S1R = recurrent_SRH.mT.contiguous(), bias_SR[:, None]
+    shape = 3, num_directions, gates_SNR.shape[1], hidden_dim
+    read_SNH, heard_SNH, outputs_SNH = gates_SNR.new_empty(shape).unbind()
+    hidden_SbH = gates_SNR.new_zeros(num_directions, batch_sizes[0], hidden_dim)
+    for step in steps_of(batch_sizes):
+        before_SbH = hidden_SbH[:, : step.stop - step.start]
+        recurrent_SbR = torch.baddbmm(bias_S1R, before_SbH, recurrent_SHR)
+        switches, candidate_SbH = gates_SNR[:, step].split([2 * hidden_dim, hidden_dim], dim=2)
+        from_switches, heard_SbH = recurrent_SbR.split([2 * hidden_dim, hidden_dim], dim=2)
+        reset_SbH, keep_SbH = switches.add_(from_switches).sigmoid_().chunk(2, dim=2)
+        candidate_SbH.addcmul_(reset_SbH, heard_SbH).tanh_()
+        read_SNH[:, step], heard_SNH[:, step] = before_SbH, heard_SbH
+        hidden_SbH = outputs_SNH[:, step]
+        torch.lerp(candidate_SbH, before_SbH, keep_SbH, out=hidden_SbH)
+    return GRUSteps(read_SNH, heard_SNH, outputs_SNH)
+
+
+def _step_gradients(
+    grad_SNH: Tensor, gates_SNR: Tensor, factors_SNR: Tensor, recurrent_SRH: Tensor, batch_sizes: Sequence[int]
+) -> Tensor:
+    """Do the same as `gru_gradients` on any device and type."""
+    num_directions, _, hidden_dim = recurrent_SRH.shape
+    keep_SNH, recurrent_grad_SNR = gates_SNR[:, :, hidden_dim : 2 * hidden_dim], torch.empty_like(gates_SNR)
+    hidden_grad_SbH = grad_SNH.new_zeros(num_directions, 0, hidden_dim)
+    for step in reversed(list(steps_of(batch_sizes))):
+        grad_SbH = grad_SNH[:, step]
+        grad_SbH[:, : hidden_grad_SbH.shape[1]] += hidden_grad_SbH  # none from sequences that end here
+        recurrent_grad_SNR[:, step] = factors_SNR[:, step] * grad_SbH.repeat(1, 1, NUM_BLOCKS)
+        hidden_grad_SbH = torch.baddbmm(keep_SNH[:, step] * grad_SbH, recurrent_grad_SNR[:, step], recurrent_SRH)
+    return recurrent_grad_SNR

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from elmokit.kernels import bilstm
+from elmokit.kernels.recurrences import lstm_gradients, lstm_steps
 from elmokit.model.cell import advance_cell, cell_backward
 from elmokit.model.products import kernels_for
 from elmokit.model.uncompiled import uncompiled
@@ -112,7 +112,7 @@ class _Recurrence(torch.autograd.Function):
         gates_MG = gates_in_order.index_select(0, rows.source_M)
         kernels = kernels_for(gates_MG)
         if kernels is not None:
-            cells_MH, outputs_MH = bilstm.run_steps(kernels, gates_MG, recurrent_SGH, batch_sizes)
+            cells_MH, outputs_MH = lstm_steps(kernels, gates_MG, recurrent_SGH, batch_sizes)
         else:
             cells_MH, outputs_MH = _run_steps(gates_MG, recurrent_SGH, batch_sizes)
         ctx.save_for_backward(recurrent_SGH, gates_MG, cells_MH, outputs_MH)
@@ -126,7 +126,7 @@ class _Recurrence(torch.autograd.Function):
         recurrent_SGH, gates_MG, cells_MH, outputs_MH = ctx.saved_tensors
         rows, kernels = ctx.rows, kernels_for(gates_MG)
         parts = outputs_grad_MH.clone(), gates_MG, cells_MH, recurrent_SGH, ctx.batch_sizes
-        gates_grad_MG = _step_gradients(*parts) if kernels is None else bilstm.step_gradients(kernels, *parts)
+        gates_grad_MG = _step_gradients(*parts) if kernels is None else lstm_gradients(kernels, *parts)
         num_first = ctx.batch_sizes[0]
         recurrent_grad_SGH = torch.stack(
             [
@@ -139,7 +139,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _run_steps(gates_MG: Tensor, recurrent_SGH: Tensor, batch_sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Do the same as `bilstm.run_steps` on any device and type."""
+    """Do the same as `lstm_steps` on any device and type."""
     hidden_dim = recurrent_SGH.shape[2]
     recurrent_SHG = recurrent_SGH.mT.contiguous()
     cells_MH, outputs_MH = gates_MG.new_empty(2, len(gates_MG), hidden_dim).unbind()
@@ -158,7 +158,7 @@ def _run_steps(gates_MG: Tensor, recurrent_SGH: Tensor, batch_sizes: Sequence[in
 def _step_gradients(
     outputs_grad_MH: Tensor, gates_MG: Tensor, cells_MH: Tensor, recurrent_SGH: Tensor, batch_sizes: Sequence[int]
 ) -> Tensor:
-    """Do the same as `bilstm.step_gradients` on any device and type."""
+    """Do the same as `lstm_gradients` on any device and type."""
     hidden_dim, gates_grad_MG = recurrent_SGH.shape[2], torch.empty_like(gates_MG)
     hidden_grad_SbH = cell_grad_SbH = gates_MG.new_zeros(NUM_DIRECTIONS, 0, hidden_dim)
     for step in reversed(list(_steps(batch_sizes))):
