@@ -82,7 +82,7 @@ def lstm_gradients(
 
 @dataclass(frozen=True)
 class GRUSteps:
-    """What the steps of a GRU leave for its gradients."""
+    """Outputs of all steps of a GRU, and what its gradients need."""
 
     read_SNH: Tensor  # outputs of the step before
     heard_SNH: Tensor  # the recurrent half of the candidate, before the reset gate

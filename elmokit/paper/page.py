@@ -11,6 +11,7 @@ from elmokit.paper.results import Results
 from elmokit.paper.run_file import RunRecord
 from elmokit.paper.settings import Recipes
 from elmokit.paper.statistics import FAILS, HOLDS, NOT_RUN, OPEN, judge, show_difference
+from elmokit.paper.table1 import show_table1
 from elmokit.paper.tables import (
     as_table,
     join_parts,
@@ -21,7 +22,6 @@ from elmokit.paper.tables import (
     show_neighbors,
     show_perplexities,
     show_signals,
-    show_table1,
     show_test_sets,
     show_trained_encoders,
     show_updates,
