@@ -1,6 +1,5 @@
 """Train a comparison encoder from files to a saved folder. The same call resumes an interrupted run."""
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from elmokit.runs.journal import ignore_entry
 from elmokit.runs.layout import MODEL, RECIPE
 from elmokit.runs.world import ALONE
 from elmokit.text.vocab import Vocab
+from elmokit.weights.options import read_json_object
 
 RESULT = "result.json"
 
@@ -110,7 +110,10 @@ def train_encoder(
 def read_result(model: str | Path) -> dict[str, Any] | None:
     """Return `EncoderResult.to_json` of the run that trained a saved encoder; None if it is not beside the encoder."""
     path = Path(model).parent / RESULT
-    return json.loads(path.read_bytes()) if is_encoder(model) and path.is_file() else None
+    if not (is_encoder(model) and path.is_file()):
+        return None
+    found = read_json_object(path)
+    return found if "num_examples" in found else None  # those of older versions have none
 
 
 def _prepare(recipe: EncoderRecipe, progress: Progress) -> _Prepared:

@@ -200,6 +200,11 @@ def test_the_test_pairs_have_their_own_perplexity(cove_recipe: CoVeRecipe, tmp_p
     assert written["dev_perplexity"] < written["test_perplexity"]
     assert written["epochs"] == result.step / -(-result.num_examples // cove_recipe.training.batch_size)
     assert read_result(tmp_path / "run" / "model") == written
+    (tmp_path / "run" / "result.json").write_text('{"kind": "cove"}', "utf-8")  # of an older version
+    assert read_result(tmp_path / "run" / "model") is None
+    (tmp_path / "run" / "result.json").write_text("{", "utf-8")
+    with pytest.raises(ConfigError, match=r"result\.json"):
+        read_result(tmp_path / "run" / "model")
     (tmp_path / "run" / "model").rename(tmp_path / "moved")
     assert read_result(tmp_path / "moved") is None
 
